@@ -35,7 +35,7 @@ func readPostmaster(data string) (*postmaster, error) {
 	lines := strings.Split(string(text), "\n")
 	pid, err := strconv.Atoi(strings.TrimSpace(lines[0]))
 	if err != nil {
-		return nil, nil // half written by a server that is starting or died so
+		return nil, nil //nolint:nilerr // half written by a server that is starting or died so
 	}
 	pm := &postmaster{pid: max(pid, -pid)} // negative for a single-user server
 	if len(lines) > 4 {
