@@ -22,7 +22,8 @@ type Redactor struct {
 
 // NewRedactor knows the given secrets in the forms in which they get into texts:
 // as they are, and as URLs, JSON, quoted Go and base64 write them. Of a secret
-// that is a URL, its path and query are secrets too. An empty secret is nothing.
+// that is a URL, its path and query are secrets too. A secret of fewer than six
+// bytes is nothing: hiding it would blot out half of every text.
 func NewRedactor(secrets ...Secret) *Redactor {
 	r := &Redactor{}
 	for _, s := range secrets {
@@ -42,7 +43,7 @@ func forms(secret string) []string {
 	}
 	var out []string
 	for _, p := range parts {
-		if p == "" {
+		if len(p) < shortestPart {
 			continue
 		}
 		encoded, _ := json.Marshal(p)
@@ -72,12 +73,21 @@ func urlParts(u *url.URL) []string {
 
 const shortestPart = 6
 
-// userinfo is the login part of a URL anywhere in a text.
-var userinfo = regexp.MustCompile(`://[^\s/?#"'<>]*@`)
+// userinfo is the login part of a URL anywhere in a text; reference is one whose
+// password is only the name of a variable, as advice on a config has it.
+var (
+	userinfo  = regexp.MustCompile(`://[^\s/?#"'<>]*@`)
+	reference = regexp.MustCompile(`^://[a-z]*:\$\{[A-Z_]+\}@$`)
+)
 
 // String is s with every known secret, and the login part of every URL, replaced.
 func (r *Redactor) String(s string) string {
-	return userinfo.ReplaceAllLiteralString(r.hide(s), "://")
+	return userinfo.ReplaceAllStringFunc(r.hide(s), func(login string) string {
+		if reference.MatchString(login) {
+			return login
+		}
+		return "://"
+	})
 }
 
 // hide replaces known values; what overlaps or touches is replaced as one, so
@@ -158,10 +168,10 @@ func (e *redactedError) As(target any) bool   { return errors.As(e.err, target) 
 // urlErrors are the url.Errors in the tree of err, outermost first.
 func urlErrors(err error) []*url.Error {
 	var found []*url.Error
-	if u, ok := err.(*url.Error); ok {
+	if u, ok := err.(*url.Error); ok { //nolint:errorlint // each level of the tree is looked at by itself
 		found = append(found, u)
 	}
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // each level of the tree is looked at by itself
 	case interface{ Unwrap() error }:
 		if inner := e.Unwrap(); inner != nil {
 			found = append(found, urlErrors(inner)...)

@@ -80,9 +80,16 @@ func TestRedactorHidesKnownSecretsInEveryForm(t *testing.T) {
 }
 
 func TestOverlappingSecretsLeaveNoRest(t *testing.T) {
-	got := NewRedactor("abcd", "cdef", "abcdefgh").String("x abcdef y abcdefgh z")
+	got := NewRedactor("abcdef", "efghij", "abcdefghijkl").String("x abcdefghij y abcdefghijkl z")
 	if want := "x [redacted] y [redacted] z"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestASecretTooShortToHideBlotsOutNoWords(t *testing.T) {
+	const text = "event evt_1 of account acct_x is missing"
+	if got := NewRedactor("x", "event", "").String(text); got != text {
+		t.Errorf("got %q, want %q", got, text)
 	}
 }
 
@@ -96,7 +103,7 @@ func TestRedactedErrorsStillDecide(t *testing.T) {
 	if errors.Unwrap(got) != nil {
 		t.Errorf("the redacted error unwraps to what it hides")
 	}
-	if plain := errors.New("plain"); NewRedactor().Error(plain) != plain {
+	if plain := errors.New("plain"); NewRedactor().Error(plain) != plain { //nolint:errorlint // the same error, not one like it
 		t.Errorf("an error with nothing to hide was replaced")
 	}
 	var none *Redactor

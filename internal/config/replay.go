@@ -14,7 +14,7 @@ type Replay struct {
 	Rate            Rate          `yaml:"rate"`              // sends a second
 	Concurrency     int           `yaml:"concurrency"`       // sends under way at once, from 1 up
 	MaxReplays      int           `yaml:"max_replays"`       // more than this in one run are held for a person
-	MaxMissingRatio float64       `yaml:"max_missing_ratio"` // a larger share missing is held for a person; from 0 to 1
+	MaxMissingRatio float64       `yaml:"max_missing_ratio"` // a larger share missing is held for a person; above 0, up to 1
 	VerifyWithin    time.Duration `yaml:"verify_within"`     // how long the application has to record what it acknowledged
 	VersionMismatch string        `yaml:"version_mismatch"`  // VersionHold (the default) or VersionSend
 	Timeout         time.Duration `yaml:"timeout"`           // of one send
@@ -55,7 +55,7 @@ func (r Replay) validate(d *decoder, path string) {
 	d.inRange(path+".concurrency", r.Concurrency >= 1 && r.Concurrency <= maxConcurrency,
 		fmt.Sprintf("write a whole number from 1 to %d", maxConcurrency))
 	d.inRange(path+".max_replays", r.MaxReplays >= 1, "write a whole number from 1 up; mode: report sends none")
-	d.inRange(path+".max_missing_ratio", r.MaxMissingRatio >= 0 && r.MaxMissingRatio <= 1, "write a number from 0 to 1, like 0.5")
+	d.inRange(path+".max_missing_ratio", r.MaxMissingRatio > 0 && r.MaxMissingRatio <= 1, "write a number above 0 and up to 1, like 0.5; 0.01 holds at more than one in a hundred")
 	d.inRange(path+".verify_within", r.VerifyWithin > 0, "write a duration above 0, like 5m")
 	d.inRange(path+".timeout", r.Timeout > 0 && r.Timeout <= maxTimeout, "write a duration above 0 and up to 5m, like 30s")
 }
@@ -64,6 +64,14 @@ func (r Replay) validate(d *decoder, path string) {
 func (d *decoder) inRange(path string, ok bool, fix string) {
 	if !ok && d.fine(path) {
 		d.wrong(path, "is out of range; "+fix)
+	}
+}
+
+// aboveZero reports a duration that is written and 0: it would not be told from one
+// that was left out.
+func (d *decoder) aboveZero(path string, value time.Duration, fix string) {
+	if d.has(path) && value == 0 && d.fine(path) {
+		d.wrong(path, "is no time at all; "+fix)
 	}
 }
 

@@ -69,9 +69,45 @@ func (s *Source) validate(d *decoder, path string, databases map[string]AppDatab
 	validateLedger(d, path, s.Ledger, databases)
 	s.Replay.validate(d, path+".replay")
 	s.Window.validate(d, path+".window")
-	if s.Replay.Mode == ModeAuto && len(s.Endpoints) == 0 && d.fine(path+".endpoints") {
+	s.validateKeeps(d, path)
+	s.validateSending(d, path)
+}
+
+// validateKeeps reports a ledger that has forgotten an event before it may be
+// judged.
+func (s *Source) validateKeeps(d *decoder, path string) {
+	if s.Ledger.Keeps > 0 && s.Window.Settle != nil && s.Ledger.Keeps <= *s.Window.Settle && d.fine(path+".ledger.keeps") {
+		d.wrong(path+".ledger.keeps", "is not longer than window.settle, so no event could ever be judged; write for how long rows are kept, like 90d, or a shorter settle")
+	}
+}
+
+// validateSending reports what keeps replays from being sent.
+func (s *Source) validateSending(d *decoder, path string) {
+	auto := s.Replay.Mode == ModeAuto
+	if auto && len(s.Endpoints) == 0 && d.fine(path+".endpoints") {
 		d.wrong(path+".replay.mode", "has nowhere to send to; add endpoints with the application's webhook URL, or write report")
 	}
+	for i, e := range s.Endpoints {
+		at := fmt.Sprintf("%s.endpoints[%d]", path, i)
+		if auto && len(e.Secrets) == 0 && d.fine(at) {
+			d.bad(at+".secrets", "is missing, and replay.mode auto signs with it; write secrets: [\"${STRIPE_WEBHOOK_SECRET}\"] with the endpoint's signing secret, or mode: report")
+		}
+		for j, secret := range e.Secrets {
+			if key := s.credential(secret); key != "" {
+				d.bad(fmt.Sprintf("%s.secrets[%d]", at, j), "is the same as credentials."+key+"; write the endpoint's own signing secret, which the provider shows beside it")
+			}
+		}
+	}
+}
+
+// credential is the name of the credential with this value; "" if none has it.
+func (s *Source) credential(value providers.Secret) string {
+	for _, name := range slices.Sorted(maps.Keys(s.Credentials)) {
+		if value != "" && s.Credentials[name] == value {
+			return name
+		}
+	}
+	return ""
 }
 
 func (s *Source) validateSchedule(d *decoder, path string) {
@@ -126,6 +162,8 @@ func validateLedger(d *decoder, source string, ledger appdb.Options, databases m
 			d.problems = append(d.problems, p)
 		}
 	}
+	d.aboveZero(path+".stuck_after", ledger.StuckAfter, "write how long a row may be neither done nor failed, like 1h, or leave it out for 1h")
+	d.aboveZero(path+".keeps", ledger.Keeps, "write how long rows are kept, like 90d, or leave it out if they are kept for ever")
 	names := slices.Collect(maps.Keys(databases))
 	for key, name := range map[string]string{".database": ledger.Database, ".recheck_database": ledger.RecheckDatabase} {
 		if _, ok := databases[name]; name != "" && !ok {

@@ -334,7 +334,7 @@ func (t *tree) merge(n ast.Node, path string, depth int) []entry {
 }
 
 func (t *tree) anchor(n *ast.AnchorNode, path string, depth int) *node {
-	name, _ := anchorName(n.Name)
+	name := anchorName(n.Name)
 	t.anchors[name] = n.Value
 	t.open[name] = true
 	defer delete(t.open, name)
@@ -342,7 +342,7 @@ func (t *tree) anchor(n *ast.AnchorNode, path string, depth int) *node {
 }
 
 func (t *tree) alias(n *ast.AliasNode, path string, depth int) *node {
-	name, _ := anchorName(n.Value)
+	name := anchorName(n.Value)
 	target, known := t.anchors[name]
 	switch {
 	case !known:
@@ -357,12 +357,11 @@ func (t *tree) alias(n *ast.AliasNode, path string, depth int) *node {
 	return &node{line: line(n)}
 }
 
-func anchorName(n ast.Node) (string, bool) {
+func anchorName(n ast.Node) string {
 	if n == nil {
-		return "", false
+		return ""
 	}
-	s := scalar(n)
-	return s.text, s.kind == scalarKind
+	return scalar(n).text
 }
 
 // tagged drops a tag that changes nothing and reports the others.

@@ -10,7 +10,6 @@ import (
 )
 
 func TestOnlyDirectoriesOfDeadProcessesAreRemoved(t *testing.T) {
-	t.Parallel()
 	parent := t.TempDir()
 	long := time.Now().Add(-time.Hour)
 	for _, c := range []struct {
@@ -34,7 +33,7 @@ func TestOnlyDirectoriesOfDeadProcessesAreRemoved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = d.lock.Close() }()
+			t.Cleanup(func() { _ = d.lock.Close() })
 			if !c.alive {
 				if err := d.lock.Close(); err != nil {
 					t.Fatal(err)

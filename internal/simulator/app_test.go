@@ -320,7 +320,7 @@ func TestRedirectedGetIsAnsweredByALoginPage(t *testing.T) {
 	}
 	defer res.Body.Close()
 	requests := r.Requests()
-	if res.StatusCode != 200 || len(requests) != 2 || requests[1].Method != http.MethodGet || requests[1].Path != "/login" {
+	if res.StatusCode != http.StatusOK || len(requests) != 2 || requests[1].Method != http.MethodGet || requests[1].Path != "/login" {
 		t.Errorf("a client that follows: got %d after %+v; want a GET of /login answered 200", res.StatusCode, requests)
 	}
 }

@@ -62,7 +62,7 @@ func (s *Stripe) AddHistory(h History) {
 // recordsOf lays out the events of h, oldest first.
 func (s *Stripe) recordsOf(h *History) []record {
 	records := make([]record, h.N)
-	targets := s.targetsByType(h)
+	targets := s.targetsByType()
 	for n := range records {
 		x := mix(h.Seed, uint64(n))
 		typ := h.Types[x%uint64(len(h.Types))]
@@ -77,7 +77,7 @@ func (s *Stripe) recordsOf(h *History) []record {
 
 // targetsByType is Stripe.targets for the events of one history, whose records
 // share one slice for each type and each endpoint's beginning.
-func (s *Stripe) targetsByType(h *History) func(*record) []*endpoint {
+func (s *Stripe) targetsByType() func(*record) []*endpoint {
 	type key struct {
 		typ  string
 		from int

@@ -420,7 +420,8 @@ func TestBytesAreTheSameEachTimeAndInEachProcess(t *testing.T) {
 		b.AddHistory(h)
 		for e := range a.All("") {
 			other, known := b.Event("", e.ID)
-			if !known || string(a.Body(e)) != string(b.Body(other)) || string(a.Body(e)) != string(a.Body(e)) {
+			once, again := string(a.Body(e)), string(a.Body(e))
+			if !known || once != string(b.Body(other)) || once != again {
 				t.Fatalf("compact %v: %s differs between two of the same history", compact, e.ID)
 			}
 		}

@@ -128,14 +128,14 @@ func (s *shop) Events(ctx context.Context, _ providers.Stream, w providers.Windo
 }
 
 func (s *shop) spoil(page *providers.Page[providers.Event]) {
-	switch {
-	case s.flaw == "re-encodes payloads":
+	switch s.flaw {
+	case "re-encodes payloads":
 		page.Items[0].Payload = bytes.ReplaceAll(page.Items[0].Payload, []byte("1.0"), []byte("1"))
-	case s.flaw == "lists beyond the filter":
+	case "lists beyond the filter":
 		page.Items[0].Created = page.Items[0].Created.Add(-time.Hour)
-	case s.flaw == "lists in another order":
+	case "lists in another order":
 		slices.SortFunc(page.Items, func(a, b providers.Event) int { return a.Created.Compare(b.Created) })
-	case s.flaw == "makes up keys":
+	case "makes up keys":
 		*s.looks++
 		page.Items[0].Key += strconv.Itoa(*s.looks)
 	}

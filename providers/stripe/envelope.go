@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nightaudit/nightaudit/providers"
@@ -48,17 +49,20 @@ func decodeEvent(raw []byte, account string) (providers.Event, error) {
 }
 
 func missing(e providers.Event, hasCreated bool) error {
-	var errs []error
+	var lacks []string
 	if e.ID == "" {
-		errs = append(errs, errors.New("it has no id"))
+		lacks = append(lacks, "no id")
 	}
 	if e.Type == "" {
-		errs = append(errs, errors.New("it has no type"))
+		lacks = append(lacks, "no type")
 	}
 	if !hasCreated {
-		errs = append(errs, errors.New("it has no created time"))
+		lacks = append(lacks, "no created time")
 	}
-	return errors.Join(errs...)
+	if len(lacks) == 0 {
+		return nil
+	}
+	return fmt.Errorf("it has %s", strings.Join(lacks, ", "))
 }
 
 // subjectOf is the object that an event is about. Previews such as

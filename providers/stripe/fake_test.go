@@ -38,6 +38,7 @@ type fake struct {
 }
 
 func newFake(t testing.TB, s providertest.Script) *fake {
+	t.Helper()
 	f := &fake{t: t, script: s, pages: map[string][]json.RawMessage{
 		eventsPath:                elements(t, "testdata/events.json"),
 		eventsPath + connected:    elements(t, "testdata/connected.json"),

@@ -26,6 +26,7 @@ func harness(t *testing.T, stream, recorded string) providertest.Harness {
 	}
 	return providertest.Harness{
 		Open: func(t testing.TB, s providertest.Script) providers.Provider {
+			t.Helper()
 			return serve(t, newFake(t, s), "accounts: ["+connected+"]")
 		},
 		Stream:    stream,
