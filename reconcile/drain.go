@@ -76,6 +76,11 @@ func (r *run) drainLease(ctx context.Context, deadline time.Time) (*store.Lease,
 // noteTargets makes findings of what the drain learned about our endpoints.
 func (r *run) noteTargets(ctx context.Context, stats replay.Stats) error {
 	var found []store.Finding
+	for _, account := range slices.Sorted(maps.Keys(stats.Homeless)) {
+		found = append(found, r.targetFinding(store.EndpointMissing, "account "+account, fmt.Sprintf(
+			"no endpoint in the config takes the events of account %q, so %d replays cannot be sent; add one with match: {account: ...}, "+
+				"or one without match", account, stats.Homeless[account])))
+	}
 	for _, url := range slices.Sorted(maps.Keys(stats.Redirected)) {
 		place := r.place(url)
 		found = append(found, r.targetFinding(store.EndpointFailing, place, fmt.Sprintf(
@@ -104,8 +109,9 @@ func (r *run) noteTargets(ctx context.Context, stats replay.Stats) error {
 	if err != nil {
 		return err
 	}
+	err = r.unseen(ctx, "", store.EndpointMissing)
 	if holds[store.HoldVersion] == 0 {
-		err = r.unseen(ctx, "", store.APIVersionMismatch)
+		err = errors.Join(err, r.unseen(ctx, "", store.APIVersionMismatch))
 	}
 	if stats.Attempts > 0 {
 		err = errors.Join(err, r.unseen(ctx, "", store.EndpointFailing))

@@ -73,6 +73,9 @@ type run struct {
 // report could be stored.
 func Run(ctx context.Context, st *store.Store, src Source, o Options) (*Report, error) {
 	o = o.withDefaults()
+	if mode(src, o) == modeRepair && src.Sender == nil && !o.DryRun {
+		return nil, &UsageError{"there is nowhere to send replays to: add endpoints with the application's webhook URL to the source, or leave out --repair"}
+	}
 	r := &run{
 		store: st, source: src, options: o, streams: make(map[string]providers.Stream),
 		looks: make(map[string][]providers.Endpoint),

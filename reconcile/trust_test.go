@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -152,4 +153,30 @@ func TestASuspiciousSilenceStaysSuspicious(t *testing.T) {
 		wantOutcome(t, w.run(reconcile.Options{}), store.Incomplete)
 	}
 	w.wantWatermark(before)
+}
+
+func TestAReplayThatNoEndpointTakesIsAFindingOfItsOwn(t *testing.T) {
+	w := newWorld(t)
+	w.source.Targets[0].Account = "acct_other"
+	w.source.Events = reconcile.Filter{Include: []string{"*"}}
+	w.provider.emit("evt_1", "invoice.paid", epoch.Add(-2*time.Hour))
+	r := w.run(reconcile.Options{})
+	finding(t, r, store.EndpointMissing, "account ")
+	w.wantPosts()
+	w.source.Targets[0].Account = ""
+	again := w.run(reconcile.Options{})
+	w.wantPosts("evt_1")
+	if f := finding(t, again, store.EndpointMissing, "account "); f.State != "closed" {
+		t.Errorf("finding: got %s, want closed", f.State)
+	}
+}
+
+func TestRepairWithNowhereToSendToIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.source.Sender = nil
+	_, err := w.try(t.Context(), reconcile.Options{})
+	var usage *reconcile.UsageError
+	if !errors.As(err, &usage) {
+		t.Errorf("got %v, want a usage error", err)
+	}
 }

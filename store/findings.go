@@ -143,7 +143,7 @@ func (l *Lease) See(ctx context.Context, found ...Finding) error {
 const goneSQL = `
 WITH gone AS (
     UPDATE nightaudit.findings
-    SET state = 'closed', resolution = 'gone', closed_at = coalesce(closed_at, clock_timestamp())
+    SET state = 'closed', resolution = 'gone', closed_at = coalesce(closed_at, clock_timestamp()), last_run_id = @run_id
     WHERE source = @source AND stream = @stream AND (state = 'open' OR resolution = 'acknowledged')
         AND kind = ANY(@kinds::text[])
         AND last_run_id <> @run_id

@@ -40,7 +40,7 @@ func Drain(ctx context.Context, st *store.Store, lease *store.Lease, src Source,
 		limiter: rate.NewLimiter(rate.Limit(o.Rate), 1),
 		looks:   make(map[string]look),
 		answers: make(map[string]*answers),
-		stats:   Stats{Redirected: make(map[string]int), Refusing: make(map[string]int), Mismatched: make(map[string][]string)},
+		stats:   Stats{Homeless: make(map[string]int), Redirected: make(map[string]int), Refusing: make(map[string]int), Mismatched: make(map[string][]string)},
 	}
 	if err := lease.Recover(ctx); err != nil {
 		return d.stats, err
@@ -168,6 +168,7 @@ func (d *drain) sort(ctx context.Context, claimed []store.Replay) (toSend []stor
 	for i, r := range claimed {
 		target, ok := d.source.target(r)
 		if !ok {
+			d.stats.Homeless[r.Event.Account]++
 			back = append(back, r.ID)
 			continue
 		}

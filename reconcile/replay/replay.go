@@ -76,6 +76,8 @@ type Stats struct {
 	Unsent     int // queued, and not tried in this drain
 	Attempts   int
 
+	// Homeless counts the replays that no target takes, by account.
+	Homeless map[string]int
 	// Redirected says which targets answered a redirect, and with which status.
 	Redirected map[string]int
 	// Refusing says which targets refused all that was sent, and with which status.
