@@ -28,7 +28,7 @@ func (c *comparison) empty(ctx context.Context) error {
 	}
 	usual := 0.0
 	if over > 0 {
-		usual = float64(listed) * c.report.Window.length().Seconds() / over.Seconds()
+		usual = float64(listed) * c.silence().Seconds() / over.Seconds()
 	}
 	f := store.NewFinding(r.source.Name, c.stream.Name, r.row.ID, store.ScopeSource, store.SuspiciousEmpty, c.stream.Name)
 	acknowledged, err := r.store.IsAcknowledged(ctx, f.ID)
@@ -48,4 +48,14 @@ func (c *comparison) empty(ctx context.Context) error {
 	}
 	return fmt.Errorf("no event was listed where about %.0f are usual; the watermark stays. If the account really is quiet: "+
 		"nightaudit alerts ack %s", usual, f.ID)
+}
+
+// silence is how long a time an empty window says something new about: what lies
+// before the watermark was compared before, unless a person asks for it again.
+func (c *comparison) silence() time.Duration {
+	w := c.report.Window.window()
+	if before := c.report.Watermark.Before; before != nil && c.run.options.Since.IsZero() {
+		w.From = later(w.From, *before)
+	}
+	return w.Length()
 }

@@ -142,8 +142,8 @@ func TestATypeThatIsExcludedNoMoreIsListedBack(t *testing.T) {
 // While nothing is listed, the memory of how much is usual does not fade.
 func TestASuspiciousSilenceStaysSuspicious(t *testing.T) {
 	w := newWorld(t)
-	for i := range 60 {
-		e := w.provider.emit(fmt.Sprintf("evt_%02d", i), "invoice.paid", epoch.Add(-time.Duration(i)*time.Hour-2*time.Hour))
+	for i := range 120 {
+		e := w.provider.emit(fmt.Sprintf("evt_%03d", i), "invoice.paid", epoch.Add(-time.Duration(i)*30*time.Minute-2*time.Hour))
 		w.app.handle(e.Event, "done", e.Created)
 	}
 	w.run(reconcile.Options{})
@@ -178,5 +178,18 @@ func TestRepairWithNowhereToSendToIsRefused(t *testing.T) {
 	var usage *reconcile.UsageError
 	if !errors.As(err, &usage) {
 		t.Errorf("got %v, want a usage error", err)
+	}
+}
+
+// A second run right after the first looks at little more than the overlap.
+func TestAQuietOverlapIsNotSuspicious(t *testing.T) {
+	w := newWorld(t)
+	for i := range 200 {
+		e := w.provider.emit(fmt.Sprintf("evt_%03d", i), "invoice.paid", epoch.Add(-time.Duration(i)*5*time.Minute-3*time.Hour))
+		w.app.handle(e.Event, "done", e.Created)
+	}
+	for range 3 {
+		wantOutcome(t, w.run(reconcile.Options{}), store.InSync)
+		w.now = w.now.Add(10 * time.Second)
 	}
 }
