@@ -73,9 +73,6 @@ type run struct {
 // report could be stored.
 func Run(ctx context.Context, st *store.Store, src Source, o Options) (*Report, error) {
 	o = o.withDefaults()
-	if mode(src, o) == modeRepair && src.Sender == nil && !o.DryRun {
-		return nil, &UsageError{"there is nowhere to send replays to: add endpoints with the application's webhook URL to the source, or leave out --repair"}
-	}
 	r := &run{
 		store: st, source: src, options: o, streams: make(map[string]providers.Stream),
 		looks: make(map[string][]providers.Endpoint),
@@ -107,8 +104,10 @@ const (
 	modeRepair = "repair"
 )
 
+// mode is what a run may do. A source without an endpoint to send to can only be
+// reported on, whatever was asked for.
 func mode(src Source, o Options) string {
-	if o.Repair || src.Repair {
+	if (o.Repair || src.Repair) && src.Sender != nil {
 		return modeRepair
 	}
 	return modeReport

@@ -1,7 +1,6 @@
 package reconcile_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -171,14 +170,20 @@ func TestAReplayThatNoEndpointTakesIsAFindingOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestRepairWithNowhereToSendToIsRefused(t *testing.T) {
+// Where nothing can be sent, what is missing waits at the gate and not in a queue
+// that nobody drains.
+func TestRepairWithNowhereToSendToOnlyReports(t *testing.T) {
 	w := newWorld(t)
 	w.source.Sender = nil
-	_, err := w.try(t.Context(), reconcile.Options{})
-	var usage *reconcile.UsageError
-	if !errors.As(err, &usage) {
-		t.Errorf("got %v, want a usage error", err)
+	w.provider.emit("evt_1", "invoice.paid", epoch.Add(-2*time.Hour))
+	r := w.run(reconcile.Options{Repair: true})
+	wantReplay(t, r, "evt_1", store.ReplayPlanned)
+	if r.Run.Mode != "report" {
+		t.Errorf("mode: got %s, want report", r.Run.Mode)
 	}
+	w.source.Sender = w.app
+	w.run(reconcile.Options{Repair: true})
+	w.wantPosts("evt_1")
 }
 
 // A second run right after the first looks at little more than the overlap.
