@@ -125,7 +125,7 @@ type EventFeed interface {
 	// out; ties at a page's edge are kept. One undecodable element is an entry of
 	// Unreadable and costs nothing but itself. A rejected credential is a
 	// *CredentialsError and a missing permission a *PermissionError, never an
-	// empty page.
+	// empty page. A Splittable feed is asked for several windows at once.
 	Events(ctx context.Context, s Stream, w Window, c Cursor) (Page[Event], error)
 }
 
@@ -164,7 +164,8 @@ type Event struct {
 	// Deliveries are the attempts that the provider shows, if it shows any.
 	Deliveries []Delivery
 	// Payload is the event exactly as the provider gives it; nil where the
-	// listing has none.
+	// listing has none. It may be part of a whole page: who keeps it for longer
+	// than the page keeps a copy.
 	Payload []byte
 }
 

@@ -1,15 +1,14 @@
 package providers
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -17,7 +16,7 @@ import (
 
 // TransportOptions say how a Transport behaves. The zero value works.
 type TransportOptions struct {
-	Base    http.RoundTripper // what carries the requests; nil is http.DefaultTransport
+	Base    http.RoundTripper // what carries the requests; nil is one that all Transports share
 	Rate    float64           // requests a second; 0 is the Tuning's, or 10 without one
 	Burst   int               // requests that may leave at once; 0 is 1
 	Tries   int               // tries of one request; 0 is 6, 1 never retries
@@ -60,8 +59,9 @@ type Transport struct {
 
 // core is what all tunings of one Transport share.
 type core struct {
-	opts    TransportOptions // without zero values, except for Rate
-	limiter *rate.Limiter
+	opts     TransportOptions // without zero values, except for Rate
+	limiter  *rate.Limiter
+	lastBody atomic.Int64 // bytes of the last answer's body
 
 	mu     sync.Mutex
 	paused time.Time // no request leaves before
@@ -73,7 +73,7 @@ type core struct {
 // NewTransport returns a Transport with the given options.
 func NewTransport(o TransportOptions) *Transport {
 	if o.Base == nil {
-		o.Base = http.DefaultTransport
+		o.Base = sharedBase()
 	}
 	o.Burst = cmp.Or(max(o.Burst, 0), 1)
 	o.Tries = cmp.Or(max(o.Tries, 0), defaultTries)
@@ -164,12 +164,20 @@ func (t *Transport) admit(req *http.Request, held *time.Duration) error {
 	}
 	now := t.opts.Now()
 	token := t.limiter.ReserveN(now, 1)
-	if err := t.opts.Sleep(req.Context(), token.DelayFrom(now)); err != nil {
+	delay := token.DelayFrom(now)
+	if delay < shortestDelay {
+		delay = 0
+	}
+	if err := t.opts.Sleep(req.Context(), delay); err != nil {
 		token.CancelAt(t.opts.Now())
 		return err
 	}
 	return nil
 }
+
+// shortestDelay is the least that a request sleeps for a token. What it is spared
+// is not given away: the bucket keeps the debt, and later requests pay it.
+const shortestDelay = time.Millisecond
 
 func (t *Transport) wait(ctx context.Context, d time.Duration, held *time.Duration) error {
 	*held += d
@@ -230,23 +238,6 @@ func (t *Transport) outgoing(ctx context.Context, req *http.Request, try int) (*
 	}
 	out.Body = body
 	return out, nil
-}
-
-// buffer replaces the body of resp by its bytes.
-func (t *Transport) buffer(resp *http.Response, op string) error {
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, t.opts.MaxBody+1))
-	if err != nil {
-		return fmt.Errorf("%s: reading the answer: %w", op, err)
-	}
-	if int64(len(body)) > t.opts.MaxBody {
-		return &finalError{fmt.Errorf("%s: the answer is larger than %d bytes, which is all that nightaudit reads; narrow the window", op, t.opts.MaxBody)}
-	}
-	resp.Body = io.NopCloser(bytes.NewReader(body))
-	if resp.Request == nil || resp.Request.Method != http.MethodHead {
-		resp.ContentLength = int64(len(body))
-	}
-	return nil
 }
 
 // causeOf prefers the reason why the context ended over what the network said.

@@ -119,6 +119,46 @@ func repeats(b bench) error {
 	return nil
 }
 
+// atOnce lists the window twice from one provider, page by page in turns.
+func atOnce(b bench) error {
+	p, stream, err := b.source(Plain)
+	if err != nil {
+		return err
+	}
+	feed, ok := p.(providers.EventFeed)
+	if !ok {
+		return nil
+	}
+	alone, err := b.listed(Plain)
+	if err != nil {
+		return err
+	}
+	var cursors [2]providers.Cursor
+	var ended [2]bool
+	got := [2]map[string]bool{{}, {}}
+	for !ended[0] || !ended[1] {
+		for i := range cursors {
+			if ended[i] {
+				continue
+			}
+			page, err := feed.Events(b.Context(), stream, b.Window, cursors[i])
+			if err != nil {
+				return err
+			}
+			for _, e := range page.Items {
+				got[i][e.Key] = true
+			}
+			cursors[i], ended[i] = page.Next, page.Next == ""
+		}
+	}
+	for i := range got {
+		if len(got[i]) != len(alone) {
+			return fmt.Errorf("listing %d of two has %d events, want the %d that one alone has", i+1, len(got[i]), len(alone))
+		}
+	}
+	return nil
+}
+
 func stableKeys(b bench) error {
 	pages, _, err := b.pages(Plain)
 	if err != nil {

@@ -83,6 +83,7 @@ var laws = []law{
 	{"a source describes itself and names its streams", describes},
 	{"a listing leaves no event out, ties at a page's edge included", complete},
 	{"a page that repeats an event leaves no other out", repeats},
+	{"two listings at the same time do not disturb each other", atOnce},
 	{"keys are unique, and the same in a second listing", stableKeys},
 	{"events lie within what the filter promises", withinFilter},
 	{"events come in the order that the feed claims", ordered},

@@ -21,6 +21,7 @@ type shop struct {
 	script Script
 	flaw   string
 	looks  *int
+	at     int // where the listing was that was asked for last
 }
 
 const (
@@ -108,6 +109,10 @@ func (s *shop) Events(ctx context.Context, _ providers.Stream, w providers.Windo
 	}
 	all := shopEvents()
 	at, _ := strconv.Atoi(string(c))
+	if s.flaw == "goes on where anybody was" && c != "" {
+		at = s.at
+	}
+	s.at = at + 2
 	from := at
 	if s.script == Repeating && at > 0 {
 		from--
@@ -242,7 +247,7 @@ func shopHarness(flaw string) Harness {
 		served[e.Key] = e.Payload
 	}
 	return Harness{
-		Open:    func(_ testing.TB, s Script) providers.Provider { return &shop{s, flaw, &looks} },
+		Open:    func(_ testing.TB, s Script) providers.Provider { return &shop{script: s, flaw: flaw, looks: &looks} },
 		Window:  providers.Window{From: shopStart, To: shopStart.Add(time.Minute)},
 		Served:  served,
 		Unknown: "e0", Bad: []byte(shopBad), Foreign: []byte(shopPage), Missing: "orders_read",
@@ -261,6 +266,7 @@ func TestEachFlawBreaksItsLaw(t *testing.T) {
 		"names a stream twice":                     "a source describes itself and names its streams",
 		"loses the tie":                            "a listing leaves no event out, ties at a page's edge included",
 		"loses what follows a repetition":          "a page that repeats an event leaves no other out",
+		"goes on where anybody was":                "two listings at the same time do not disturb each other",
 		"makes up keys":                            "keys are unique, and the same in a second listing",
 		"lists beyond the filter":                  "events lie within what the filter promises",
 		"lists in another order":                   "events come in the order that the feed claims",

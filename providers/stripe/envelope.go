@@ -2,6 +2,7 @@ package stripe
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,41 +11,70 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/nightaudit/nightaudit/providers"
 )
 
-// fields are the members of a JSON object by their exact names. Decoding into a
-// struct would not tell "id" from "ID".
-type fields map[string]json.RawMessage
+// decodeEvent reads an event that stands alone, of which payload is all. See
+// scanner.event.
+func decodeEvent(payload []byte, account string) (providers.Event, error) {
+	s := scan(payload)
+	e, err := s.event(account)
+	if malformed := s.end(); malformed != nil {
+		return providers.Event{}, fmt.Errorf("not a JSON object: %w", shapeOnly(malformed))
+	}
+	e.Payload = payload
+	return e, err
+}
 
-// decodeEvent reads of an event what nightaudit needs to know: id, type and
-// created must be there, anything else may be missing or of a shape that only
-// another API version knows. account is the account it was listed for. The
-// payload is raw itself.
-func decodeEvent(raw []byte, account string) (providers.Event, error) {
-	var f fields
-	if err := json.Unmarshal(raw, &f); err != nil {
-		return providers.Event{}, fmt.Errorf("not a JSON object: %w", shapeOnly(err))
-	}
-	if object := f.text("object"); object != "" && object != "event" {
-		return providers.Event{}, errors.New("not an event of the v1 API: its object is another")
-	}
-	e := providers.Event{
-		ID:         f.text("id"),
-		Account:    f.text("account"),
-		Type:       f.text("type"),
-		APIVersion: f.text("api_version"),
-		Payload:    raw,
-	}
-	if e.Account == "" {
-		e.Account = account
-	}
+// event reads of an event what nightaudit needs to know: id, type and created
+// must be there, anything else may be missing or of a shape that only another API
+// version knows. account is the account it was listed for. The payload is the
+// event as it stands in the text, whose memory it shares. The error says what is
+// wrong with an event of which the rest is still good.
+func (s *scanner) event(account string) (providers.Event, error) {
+	var e providers.Event
+	var object string
+	var hasCreated bool
+	kind := s.kind()
+	e.Payload = s.passed(func() {
+		s.members(func(name []byte) {
+			switch string(name) {
+			case "id":
+				e.ID = s.string()
+			case "object":
+				object = s.string()
+			case "account":
+				e.Account = s.string()
+			case "type":
+				e.Type = s.string()
+			case "api_version":
+				e.APIVersion = s.string()
+			case "created":
+				e.Created, hasCreated = s.second()
+			case "livemode":
+				e.Livemode = s.boolean()
+			case "pending_webhooks":
+				e.PendingDeliveries = s.count()
+			case "data":
+				e.Subject = s.data()
+			default:
+				s.value()
+			}
+		})
+	})
 	e.Key = e.ID
-	created, hasCreated := f.second("created")
-	e.Created = created
-	e.Livemode, _ = member[*bool](f, "livemode")
-	e.PendingDeliveries, _ = member[*int](f, "pending_webhooks")
-	e.Subject = subjectOf(f.object("data").object("object"), e.Account)
+	e.Account = cmp.Or(e.Account, account)
+	if e.Subject.ID != "" {
+		e.Subject.Account = e.Account
+	}
+	switch {
+	case kind != jsontext.KindBeginObject && kind != jsontext.KindNull:
+		return e, errors.New("not a JSON object: another kind of value")
+	case object != "" && object != "event":
+		return e, errors.New("not an event of the v1 API: its object is another")
+	}
 	return e, missing(e, hasCreated)
 }
 
@@ -65,14 +95,54 @@ func missing(e providers.Event, hasCreated bool) error {
 	return fmt.Errorf("it has %s", strings.Join(lacks, ", "))
 }
 
-// subjectOf is the object that an event is about. Previews such as
-// invoice.upcoming have no id.
-func subjectOf(object fields, account string) providers.Subject {
-	id := object.text("id")
-	if id == "" {
+// data reads an event's data, and of it the object that the event is about.
+// Previews such as invoice.upcoming have no id.
+func (s *scanner) data() providers.Subject {
+	var subject providers.Subject
+	s.members(func(name []byte) {
+		if string(name) != "object" {
+			s.value()
+			return
+		}
+		subject = providers.Subject{}
+		s.members(func(name []byte) {
+			switch string(name) {
+			case "id":
+				subject.ID = s.string()
+			case "object":
+				subject.Kind = s.string()
+			default:
+				s.value()
+			}
+		})
+	})
+	if subject.ID == "" {
 		return providers.Subject{}
 	}
-	return providers.Subject{Account: account, Kind: object.text("object"), ID: id}
+	return subject
+}
+
+// lastSecond is the last that time.Time can write in four digits of year.
+const lastSecond = 253402300799
+
+// second is the value that comes next as a Unix time, if it is a whole number of
+// seconds.
+func (s *scanner) second() (time.Time, bool) {
+	at, _ := s.integer()
+	if at <= 0 || at > lastSecond {
+		return time.Time{}, false
+	}
+	return time.Unix(at, 0).UTC(), true
+}
+
+// count is the value that comes next if it is an integer, else nil.
+func (s *scanner) count() *int {
+	n, ok := s.integer()
+	count := int(n)
+	if !ok || int64(count) != n {
+		return nil
+	}
+	return &count
 }
 
 func decodeAccount(raw []byte) (string, error) {
@@ -85,58 +155,28 @@ func decodeAccount(raw []byte) (string, error) {
 
 // idOf is the id of any element, "" if it has none.
 func idOf(raw []byte) string {
-	var f fields
-	if json.Unmarshal(raw, &f) != nil {
+	var id string
+	s := scan(raw)
+	s.members(func(name []byte) {
+		if string(name) == "id" {
+			id = s.string()
+			return
+		}
+		s.value()
+	})
+	if s.end() != nil {
 		return ""
 	}
-	return f.text("id")
+	return id
 }
 
-// member is the member called name, if it is there and of type T; else the zero
-// value and false.
-func member[T any](f fields, name string) (T, bool) {
-	var v, none T
-	raw, ok := f[name]
-	if !ok || json.Unmarshal(raw, &v) != nil {
-		return none, false
-	}
-	return v, true
-}
-
-// text is the member if it is a string, else "".
-func (f fields) text(name string) string {
-	s, _ := member[string](f, name)
-	return s
-}
-
-// object is the member if it is an object, else none.
-func (f fields) object(name string) fields {
-	o, _ := member[fields](f, name)
-	return o
-}
-
-// lastSecond is the last that time.Time can write in four digits of year.
-const lastSecond = 253402300799
-
-// second is the member as a Unix time, if it is a whole number of seconds.
-func (f fields) second(name string) (time.Time, bool) {
-	at, _ := member[int64](f, name)
-	if at <= 0 || at > lastSecond {
-		return time.Time{}, false
-	}
-	return time.Unix(at, 0).UTC(), true
-}
-
-// shapeOnly is a decoding error without what it quotes of the text.
+// shapeOnly is a scanner's error without what it quotes of the text.
 func shapeOnly(err error) error {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		return fmt.Errorf("malformed at byte %d", syntax.Offset)
+	var syntax *jsontext.SyntacticError
+	if errors.As(err, &syntax) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("malformed at byte %d", syntax.ByteOffset)
 	}
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		return errors.New("it ends too early")
-	}
-	return errors.New("another kind of value")
+	return errors.New("it ends too early")
 }
 
 // withAccount is payload with a top-level account: Stripe delivers the events of
@@ -167,28 +207,17 @@ func withAccount(payload []byte, account string) ([]byte, error) {
 
 // topLevel gives the names of an object's members, and the offset just behind its
 // opening brace.
-func topLevel(payload []byte) (open int64, names []string, err error) {
-	d := json.NewDecoder(bytes.NewReader(payload))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+func topLevel(payload []byte) (open int, names []string, err error) {
+	s := scan(payload)
+	if s.kind() != jsontext.KindBeginObject {
 		return 0, nil, errors.New("the payload is not a JSON object")
 	}
-	open = d.InputOffset()
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return 0, nil, shapeOnly(err)
-		}
-		names = append(names, name.(string))
-		var skipped json.RawMessage
-		if err := d.Decode(&skipped); err != nil {
-			return 0, nil, shapeOnly(err)
-		}
+	s.members(func(name []byte) {
+		names = append(names, string(name))
+		s.value()
+	})
+	if err := s.end(); err != nil {
+		return 0, nil, fmt.Errorf("the payload is not a JSON object: %w", shapeOnly(err))
 	}
-	if _, err := d.Token(); err != nil {
-		return 0, nil, shapeOnly(err)
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return 0, nil, errors.New("there is text behind the payload's end")
-	}
-	return open, names, nil
+	return bytes.IndexByte(payload, '{') + 1, names, nil
 }

@@ -1,15 +1,13 @@
 package stripe
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"regexp"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/stripe/stripe-go/v76"
 
 	"github.com/nightaudit/nightaudit/providers"
@@ -113,35 +111,41 @@ func isNetwork(err error) bool {
 	return errors.As(err, &carried)
 }
 
-// answerCheck lets only JSON objects through to the SDK, whose errors quote from
-// what they cannot decode.
-type answerCheck struct{ next http.RoundTripper }
+// notJSON is what an error says of an answer that no API of Stripe's gives.
+const notJSON = "the answer is not a JSON object; check base_url and what stands between"
 
-// RoundTrip implements http.RoundTripper.
-func (a *answerCheck) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := a.next.RoundTrip(req)
-	if err != nil || resp.StatusCode/100 == 3 {
-		return resp, err
+// refusal is the error in an answer that is not what was asked for, nil for any
+// other.
+func (c *client) refusal(resp *http.Response, body []byte) error {
+	switch {
+	case resp.StatusCode >= http.StatusBadRequest:
+		if why := notStripe(body); why != "" { // the SDK would quote from it
+			return &answerError{status: resp.StatusCode, message: why}
+		}
+		return c.backend.ResponseToError(resp, body)
+	case resp.StatusCode >= http.StatusMultipleChoices:
+		return errors.New("a redirect to nowhere")
 	}
-	body, err := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if err != nil {
-		return nil, err
-	}
-	resp.Body = io.NopCloser(bytes.NewReader(body))
-	if why := notStripe(resp.StatusCode, body); why != "" {
-		return nil, &answerError{status: resp.StatusCode, message: why}
-	}
-	return resp, nil
+	return nil
 }
 
-// notStripe says why an answer cannot be Stripe's, "" if it can.
-func notStripe(status int, body []byte) string {
-	var f fields
-	if json.Unmarshal(body, &f) != nil {
-		return "the answer is not a JSON object; check base_url and what stands between"
-	}
-	if status >= http.StatusBadRequest && len(f.object("error")) == 0 {
+// notStripe says why a refusal cannot be Stripe's, "" if it can.
+func notStripe(body []byte) string {
+	s := scan(body)
+	object := s.kind() == jsontext.KindBeginObject
+	var says int // members of the last member error
+	s.members(func(name []byte) {
+		if string(name) != "error" {
+			s.value()
+			return
+		}
+		says = 0
+		s.members(func([]byte) { says++; s.value() })
+	})
+	switch {
+	case s.end() != nil || !object:
+		return notJSON
+	case says == 0:
 		return "the answer names no error of Stripe's; check base_url and what stands between"
 	}
 	return ""

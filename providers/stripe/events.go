@@ -1,6 +1,7 @@
 package stripe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,38 +19,40 @@ import (
 const eventsPath = "/v1/events"
 
 // Events lists one page of the events of s created in w, newest first. The cursor
-// is the id of the last event of the page before. See providers.EventFeed.
+// is the id of the last event of the page before. The payloads of a page share
+// its memory. See providers.EventFeed.
 func (p *provider) Events(ctx context.Context, s providers.Stream, w providers.Window, c providers.Cursor) (providers.Page[providers.Event], error) {
 	r := request{op: "listing events of " + streamName(s), path: eventsPath, account: s.Account, needs: "Events read"}
 	query := pageOf(string(c))
 	query.Add("created[gte]", firstSecond(w.From))
 	query.Add("created[lt]", firstSecond(w.To))
-	l, err := p.page(ctx, r, query)
+	var page providers.Page[providers.Event]
+	var last string // the id of the last event that has one; see below
+	more, err := p.page(ctx, r, query, func(answer *scanner) {
+		event, err := answer.event(s.Account)
+		last = cmp.Or(event.ID, last)
+		if err != nil {
+			page.Unreadable = append(page.Unreadable, providers.Unreadable{ID: event.ID, Bytes: event.Payload, Why: err.Error()})
+			return
+		}
+		if page.Items == nil {
+			page.Items = make([]providers.Event, 0, pageSize)
+		}
+		page.Items = append(page.Items, event)
+	})
 	if err != nil {
 		return providers.Page[providers.Event]{}, err
 	}
-	page := readEvents(l, s.Account)
-	if !*l.HasMore {
+	if !more {
 		return page, nil
 	}
-	page.Next = providers.Cursor(lastID(l.Data))
+	// Where the elements behind it are unreadable, the next page gives them again,
+	// and nothing is left out.
+	page.Next = providers.Cursor(last)
 	if page.Next == "" || page.Next == c {
 		return providers.Page[providers.Event]{}, fmt.Errorf("%s: no event of the page after %q has an id to go on from; list a shorter window around it", r.op, c)
 	}
 	return page, nil
-}
-
-func readEvents(l *list, account string) providers.Page[providers.Event] {
-	var page providers.Page[providers.Event]
-	for _, raw := range l.Data {
-		event, err := decodeEvent(raw, account)
-		if err != nil {
-			page.Unreadable = append(page.Unreadable, providers.Unreadable{ID: idOf(raw), Bytes: raw, Why: err.Error()})
-			continue
-		}
-		page.Items = append(page.Items, event)
-	}
-	return page
 }
 
 // firstSecond is the first whole second that is not before t. Events are created
@@ -72,17 +75,20 @@ func (p *provider) Event(ctx context.Context, s providers.Stream, key string) (p
 	if key == "" {
 		return providers.Event{}, "", errors.New("reading an event: its id is empty")
 	}
-	var answer sdk.APIResource
-	err := p.get(ctx, r, nil, &answer)
+	var event providers.Event
+	var unreadable error
+	err := p.get(ctx, r, nil, func(answer *scanner) {
+		event, unreadable = answer.event(s.Account)
+		event.Payload = answer.text
+	})
 	if unknown(err) {
 		return providers.Event{}, providers.Absent, nil
 	}
 	if err != nil {
 		return providers.Event{}, "", err
 	}
-	event, err := decodeEvent(answer.LastResponse.RawJSON, s.Account)
-	if err != nil {
-		return providers.Event{}, "", fmt.Errorf("%s: %w", r.op, err)
+	if unreadable != nil {
+		return providers.Event{}, "", fmt.Errorf("%s: %w", r.op, unreadable)
 	}
 	if event.ID != key {
 		return providers.Event{}, "", fmt.Errorf("%s: the answer is another event", r.op)

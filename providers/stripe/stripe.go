@@ -3,8 +3,8 @@
 //
 // Events are the only change feed that Stripe offers. They are listed for thirty
 // days, newest first, filtered by whole seconds (Stripe API reference, Events).
-// Everything goes through the official SDK, as raw calls, so that an event's bytes
-// stay what Stripe sent.
+// Requests and refusals are the official SDK's; answers are read here, once, so
+// that an event's bytes stay what Stripe sent.
 package stripe
 
 import (
@@ -143,7 +143,7 @@ func (p *provider) connectedAccounts(ctx context.Context) ([]string, error) {
 func (p *provider) Check(ctx context.Context) ([]providers.Probe, error) {
 	var probes []providers.Probe
 	for _, r := range p.probes() {
-		_, err := p.page(ctx, r, one())
+		_, err := p.page(ctx, r, one(), func(s *scanner) { s.value() })
 		var missing *providers.PermissionError
 		if err != nil && !errors.As(err, &missing) {
 			return nil, err
