@@ -3,221 +3,189 @@ package appdb
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
-	"time"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/nightaudit/nightaudit/providers"
 )
 
-// A State says what the ledger knows of an event.
-type State string
-
-// The states of events in the ledger.
-const (
-	Absent          State = "absent"          // no row
-	Done            State = "done"            // a row whose work is done
-	Pending         State = "pending"         // a row, not done, that may still become so
-	Failed          State = "failed"          // a row that will not become done by itself
-	Unrepresentable State = "unrepresentable" // the key columns' types cannot hold the event's key
-)
-
-// An Entry is the ledger's answer about one event.
-type Entry struct {
-	State State
-	// Since is when the row was recorded, in UTC; of several rows in the State,
-	// the earliest. It is zero if handled_at is not mapped or NULL.
-	Since time.Time
-	// OtherMode says that there are rows, all of the provider's other mode. State
-	// is Absent then.
-	OtherMode bool
-	// Why says what does not fit, when State is Unrepresentable.
-	Why string
-}
-
-// chunk is how many events one query asks for: enough that round trips do not
-// count, few enough that each stays far below its time-out.
-const chunk = 1000
+// chunk is how many events one transaction asks for: enough that round trips do
+// not count, few enough that each statement stays far below its time-out.
+const chunk = 2000
 
 // Ask gives one Entry an event, in their order. Of several rows with one key,
 // done wins over pending, which may still become done, and pending over failed.
 // An event whose key does not fit is Unrepresentable and costs nothing but
-// itself. The mode is compared where both the event and the row have one. After an error nothing is known: a *pgconn.PgError in it has the
-// server's SQLSTATE.
+// itself. The mode is compared where both the event and the row have one. After
+// an error nothing is known: a *pgconn.PgError in it has the server's SQLSTATE.
+//
+// Events are asked for fastest some thousand at a time, in the order in which
+// they happened: what was recorded together then lies together in the table.
 func (l *Ledger) Ask(ctx context.Context, events []providers.Event) ([]Entry, error) {
-	entries := make([]Entry, 0, len(events))
-	for some := range slices.Chunk(events, chunk) {
-		answers, err := l.askSome(ctx, some)
-		if err != nil {
+	entries := make([]Entry, len(events))
+	for from := 0; from < len(events); from += chunk {
+		to := min(from+chunk, len(events))
+		if err := l.askSome(ctx, events[from:to], entries[from:to]); err != nil {
 			return nil, fmt.Errorf("asking the ledger %s for %d events: %w", l.table, len(events), err)
 		}
-		entries = append(entries, answers...)
 	}
 	return entries, nil
 }
 
-func (l *Ledger) askSome(ctx context.Context, events []providers.Event) ([]Entry, error) {
-	entries := make([]Entry, len(events))
-	params, asked := l.params(events, entries)
-	if len(asked) == 0 {
-		return entries, nil
+// askSome answers events in entries, which have the zero value.
+func (l *Ledger) askSome(ctx context.Context, events []providers.Event, entries []Entry) error {
+	asked := l.asked(events, entries)
+	switch {
+	case len(asked.events) == 0:
+		return nil
+	case len(asked.events) < fewKeys || !l.clustered.usable:
+		return ask(ctx, l.db, func(ctx context.Context, tx pgx.Tx) error {
+			return l.query(ctx, tx, l.askSQL, asked, entries)
+		})
 	}
-	err := ask(ctx, l.db, func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, l.askSQL, params...)
-		if err != nil {
+	return ask(ctx, l.db, func(ctx context.Context, tx pgx.Tx) error {
+		rest, err := l.askClustered(ctx, tx, asked, entries)
+		if err != nil || len(rest.events) == 0 {
 			return err
 		}
-		var g group
-		_, err = pgx.ForEachRow(rows, []any{&g.ord, &g.state, &g.other, &g.at}, func() error {
-			entries[asked[g.ord-1]].add(g)
-			return nil
-		})
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return entries, nil
+		return l.query(ctx, tx, l.askSQL, rest, entries)
+	}, genericPlans)
 }
 
-// params are the query's arrays: one a key column, and one of the modes if that
-// column is mapped. asked tells which event each element is of. The entries of
-// the others are Unrepresentable, and those of the asked Absent until answered.
-func (l *Ledger) params(events []providers.Event, entries []Entry) (params []any, asked []int) {
-	columns := make([][]*string, len(l.keys)+1)
+// query asks for the keys and adds the rows that are found to entries.
+func (l *Ledger) query(ctx context.Context, tx pgx.Tx, sql string, k keys, entries []Entry, more ...any) error {
+	rows, err := tx.Query(ctx, sql, append(k.params(), more...)...)
+	if err != nil {
+		return err
+	}
+	var g group
+	_, err = pgx.ForEachRow(rows, []any{&g.ord, &g.state, &g.other, &g.at}, func() error {
+		entries[k.events[g.ord-1]].add(g)
+		return nil
+	})
+	return err
+}
+
+// keys are what a question asks for: the elements of its arrays, one array a key
+// column, and one of the modes if that column is mapped.
+type keys struct {
+	events  []int // which event each element is of
+	columns [][]pgtype.Text
+}
+
+// asked are the keys of events. The entries of events whose key does not fit are
+// Unrepresentable, and the others Absent until answered.
+func (l *Ledger) asked(events []providers.Event, entries []Entry) keys {
+	k := makeKeys(l.arity(), len(events))
+	values := make([]pgtype.Text, l.arity())
 	for i, e := range events {
-		values, why := l.values(e)
-		if why != "" {
+		if why := l.values(e, values); why != "" {
 			entries[i] = Entry{State: Unrepresentable, Why: why}
 			continue
 		}
 		entries[i].State = Absent
-		asked = append(asked, i)
-		for c, v := range values {
-			columns[c] = append(columns[c], v)
+		k.events = append(k.events, i)
+		for c := range k.columns {
+			k.columns[c] = append(k.columns[c], values[c])
 		}
 	}
-	if l.livemode == nil {
-		columns = columns[:len(l.keys)]
-	}
-	for _, c := range columns {
-		params = append(params, c)
-	}
-	return params, asked
+	return k
 }
 
-// values are one event's elements of the arrays.
-func (l *Ledger) values(e providers.Event) (values []*string, why string) {
-	for _, k := range l.keys {
-		v, why := k.param(e)
-		if why != "" {
-			return nil, why
-		}
-		values = append(values, v)
-	}
-	return append(values, modeParam(e.Livemode)), ""
-}
-
-func modeParam(livemode *bool) *string {
-	if livemode == nil {
-		return nil
-	}
-	text := "false"
-	if *livemode {
-		text = "true"
-	}
-	return &text
-}
-
-// A group is the rows of one key that are in one state and one mode.
-type group struct {
-	ord   int64 // the key's place in the arrays, from 1
-	state State
-	other bool
-	at    *int64
-}
-
-// strength orders the states that rows of one key may be in.
-var strength = map[State]int{Absent: 0, Failed: 1, Pending: 2, Done: 3}
-
-// add takes in one group of rows.
-func (e *Entry) add(g group) {
-	if g.other {
-		e.OtherMode = e.State == Absent
-		return
-	}
-	e.OtherMode = false
-	if strength[g.state] > strength[e.State] {
-		e.State, e.Since = g.state, fromMicros(g.at)
-	}
-}
-
-// whereSQL is the condition for the source's rows.
-func whereSQL(o Options) string {
-	if strings.TrimSpace(o.Where) == "" {
-		return "true"
-	}
-	return "(" + o.Where + ")"
-}
-
-// stateSQL is the State of a row. A condition that is NULL does not hold.
-func stateSQL(o Options) string {
-	holds := func(sql string) string { return "COALESCE((" + sql + "), false)" }
-	done, failed := strings.TrimSpace(o.Done) != "", strings.TrimSpace(o.Failed) != ""
-	switch {
-	case done && failed:
-		return fmt.Sprintf("CASE WHEN %s THEN 'done' WHEN %s THEN 'failed' ELSE 'pending' END", holds(o.Done), holds(o.Failed))
-	case done:
-		return fmt.Sprintf("CASE WHEN %s THEN 'done' ELSE 'pending' END", holds(o.Done))
-	case failed:
-		return fmt.Sprintf("CASE WHEN %s THEN 'failed' ELSE 'done' END", holds(o.Failed))
-	}
-	return "'done'"
-}
-
-// buildAsk writes the query of askSome. The table stands in a query of its own,
-// without an alias, so that the operator's conditions see its columns and no
-// others. The planner may choose between the key's index and one pass over the
-// table.
-func (l *Ledger) buildAsk() string {
-	var arrays, names, joins, columns []string
-	for i, k := range l.keys {
-		name := fmt.Sprintf("c%d", i+1)
-		names, joins = append(names, name), append(joins, k.joins(name))
-		arrays = append(arrays, fmt.Sprintf("pg_catalog.unnest($%d::pg_catalog.text[]::%s[])", i+1, k.cast))
-		columns = append(columns, k.sql()+" AS "+name)
-	}
-	rows, other := l.rows(), "false"
+// arity is how many arrays a question has.
+func (l *Ledger) arity() int {
 	if l.livemode != nil {
-		arrays = append(arrays, fmt.Sprintf("pg_catalog.unnest($%d::pg_catalog.text[]::pg_catalog.bool[])", len(arrays)+1))
-		names, columns = append(names, "mode"), append(columns, l.livemode.sql()+" AS mode")
-		other = "COALESCE(r.mode <> k.mode, false)"
+		return len(l.keys) + 1
 	}
-	return fmt.Sprintf(`
-SELECT k.ord, r.state, %s AS other, pg_catalog.min(r.at) AS at
-FROM ROWS FROM (%s) WITH ORDINALITY AS k (%s, ord)
-JOIN (SELECT %s, %s AS state, %s AS at FROM %s WHERE %s) AS r
-  ON %s
-GROUP BY k.ord, r.state, other`,
-		other, strings.Join(arrays, ", "), strings.Join(names, ", "),
-		strings.Join(columns, ", "), l.state, l.at(), l.table.sql(), rows, strings.Join(joins, " AND "))
+	return len(l.keys)
 }
 
-// rows is the condition for the rows that can be asked for. A mode in the key is
-// compared as a list, so that an index that it leads serves.
-func (l *Ledger) rows() string {
-	if l.livemode != nil && l.livemode.inKey {
-		return fmt.Sprintf("%s AND %s = ANY ('{false,true}'::pg_catalog.bool[])", l.where, l.livemode.sql())
+// makeKeys has room for so many elements in each column.
+func makeKeys(columns, elements int) keys {
+	k := keys{events: make([]int, 0, elements), columns: make([][]pgtype.Text, columns)}
+	for c := range k.columns {
+		k.columns[c] = make([]pgtype.Text, 0, elements)
 	}
-	return l.where
+	return k
 }
 
-// at is when a row was recorded, in microseconds since 1970, or NULL.
-func (l *Ledger) at() string {
-	if l.handled == nil {
-		return "NULL::pg_catalog.int8"
+// values writes one event's elements of the arrays, the mode's last. If its key
+// does not fit, it says why.
+func (l *Ledger) values(e providers.Event, into []pgtype.Text) (why string) {
+	for c, k := range l.keys {
+		if into[c], why = k.param(e); why != "" {
+			return why
+		}
 	}
-	return l.handled.micros()
+	if l.livemode != nil {
+		into[len(l.keys)] = modeParam(e.Livemode)
+	}
+	return ""
+}
+
+func modeParam(livemode *bool) pgtype.Text {
+	if livemode == nil {
+		return pgtype.Text{}
+	}
+	return pgtype.Text{String: strconv.FormatBool(*livemode), Valid: true}
+}
+
+// params are the keys as parameters of a question.
+func (k keys) params() []any {
+	params := make([]any, 0, len(k.columns)+2)
+	for _, c := range k.columns {
+		params = append(params, array(c))
+	}
+	return params
+}
+
+// array is a column as pgx takes it: a []string, which it writes faster, unless
+// one is NULL.
+func array(column []pgtype.Text) any {
+	texts := make([]string, len(column))
+	for i, c := range column {
+		if !c.Valid {
+			return nullable(column)
+		}
+		texts[i] = c.String
+	}
+	return texts
+}
+
+func nullable(column []pgtype.Text) []*string {
+	texts := make([]*string, len(column))
+	for i := range column {
+		if column[i].Valid {
+			texts[i] = &column[i].String
+		}
+	}
+	return texts
+}
+
+// only are the keys at the elements that keep holds for.
+func (k keys) only(keep func(element int) bool) keys {
+	kept := make([]int, 0, len(k.events))
+	for i := range k.events {
+		if keep(i) {
+			kept = append(kept, i)
+		}
+	}
+	if len(kept) == len(k.events) {
+		return k
+	}
+	some := makeKeys(len(k.columns), len(kept))
+	for _, i := range kept {
+		some.events = append(some.events, k.events[i])
+		for c := range k.columns {
+			some.columns[c] = append(some.columns[c], k.columns[c][i])
+		}
+	}
+	return some
+}
+
+// oneIn is one of each so many keys.
+func (k keys) oneIn(step int) keys {
+	return k.only(func(element int) bool { return element%step == step/2 })
 }

@@ -49,19 +49,24 @@ func (l *Ledger) explain(ctx context.Context, tx pgx.Tx) ([]scan, error) {
 	if _, err := tx.Exec(ctx, dear); err != nil {
 		return nil, err
 	}
+	p, err := planOf(ctx, tx, l.askSQL, l.sample()...)
+	return p.scans(""), err
+}
+
+// planOf is how the server would run a query.
+func planOf(ctx context.Context, tx pgx.Tx, sql string, params ...any) (plan, error) {
 	var text string
-	if err := tx.QueryRow(ctx, "EXPLAIN (VERBOSE, FORMAT JSON) "+l.askSQL, l.sample()...).Scan(&text); err != nil {
-		return nil, err
+	if err := tx.QueryRow(ctx, "EXPLAIN (VERBOSE, FORMAT JSON) "+sql, params...).Scan(&text); err != nil {
+		return plan{}, err
 	}
 	var plans []struct{ Plan plan }
 	if err := json.Unmarshal([]byte(text), &plans); err != nil {
-		return nil, fmt.Errorf("reading the plan: %w", err)
+		return plan{}, fmt.Errorf("reading the plan: %w", err)
 	}
-	var scans []scan
-	for _, p := range plans {
-		scans = append(scans, p.Plan.scans("")...)
+	if len(plans) != 1 {
+		return plan{}, fmt.Errorf("reading the plan: the server gave %d", len(plans))
 	}
-	return scans, nil
+	return plans[0].Plan, nil
 }
 
 // sample are parameters for Ask that fit any of the types.
@@ -72,11 +77,10 @@ func (l *Ledger) sample() []any {
 		if k.typ == "uuid" {
 			value = strings.Repeat("0", 32)
 		}
-		params = append(params, []*string{&value})
+		params = append(params, []string{value})
 	}
 	if l.livemode != nil {
-		yes := true
-		params = append(params, []*string{modeParam(&yes)})
+		params = append(params, []string{"true"})
 	}
 	return params
 }
@@ -107,6 +111,11 @@ func (p plan) scans(schema string) []scan {
 		found = append(found, below.scans(schema)...)
 	}
 	return found
+}
+
+// has reports whether p or a plan below it is a node of a kind.
+func (p plan) has(node string) bool {
+	return p.Node == node || slices.ContainsFunc(p.Plans, func(below plan) bool { return below.has(node) })
 }
 
 const leadSQL = `

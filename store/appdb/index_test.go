@@ -11,10 +11,10 @@ import (
 	"github.com/nightaudit/nightaudit/providers"
 )
 
-// plan of one full question, as the server chooses it.
-func planOf(t *testing.T, l *Ledger, events []providers.Event) string {
+// planText is the plan of one full question, as the server chooses it.
+func planText(t *testing.T, l *Ledger, events []providers.Event) string {
 	t.Helper()
-	params, _ := l.params(events, make([]Entry, len(events)))
+	params := l.asked(events, make([]Entry, len(events))).params()
 	var text string
 	err := ask(t.Context(), l.db, func(ctx context.Context, tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, "EXPLAIN "+l.askSQL, params...)
@@ -50,11 +50,11 @@ ANALYZE processed_events`, c.typ, c.value), "processed_events")
 			o.HandledAt, o.Done = "handled_at", "body IS NOT NULL"
 			var events []providers.Event
 			for n := range chunk {
-				events = append(events, providers.Event{ID: fmt.Sprintf(c.id, n*97+1)})
+				events = append(events, providers.Event{ID: fmt.Sprintf(c.id, n*47+1)})
 			}
 			for _, mode := range modes {
 				l := open(t, a.reader(t, mode), o)
-				if plan := planOf(t, l, events); !strings.Contains(plan, "processed_events_pkey") || strings.Contains(plan, "Seq Scan") {
+				if plan := planText(t, l, events); !strings.Contains(plan, "processed_events_pkey") || strings.Contains(plan, "Seq Scan") {
 					t.Errorf("%d ids in mode %s: got this plan, want one by processed_events_pkey\n%s", len(events), mode, plan)
 				}
 				if got := states(t, l, events); got[0] != Done || got[chunk-1] != Done {

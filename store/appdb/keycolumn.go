@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/nightaudit/nightaudit/providers"
 )
 
@@ -82,26 +84,26 @@ func (k keyColumn) joins(name string) string {
 	return equal
 }
 
-// param is the parameter that asks for e, or why the column cannot hold it. A nil
-// one is the provider's own account.
-func (k keyColumn) param(e providers.Event) (value *string, why string) {
+// param is the parameter that asks for e, or why the column cannot hold it. NULL
+// is the provider's own account.
+func (k keyColumn) param(e providers.Event) (value pgtype.Text, why string) {
 	what, text := k.value(e)
 	if text == "" && k.field == fieldAccount {
 		if k.ownIsNull {
-			return nil, ""
+			return pgtype.Text{}, ""
 		}
 		if k.isText() {
-			return &text, ""
+			return pgtype.Text{Valid: true}, ""
 		}
 	}
 	if text == "" {
-		return nil, fmt.Sprintf("the event has no %s for column %s", what, k.column)
+		return pgtype.Text{}, fmt.Sprintf("the event has no %s for column %s", what, k.column)
 	}
 	fitted, ok := k.fit(text)
 	if !ok {
-		return nil, fmt.Sprintf("event %s %s does not fit column %s of type %s", what, brief(text), k.column, k.shown)
+		return pgtype.Text{}, fmt.Sprintf("event %s %s does not fit column %s of type %s", what, brief(text), k.column, k.shown)
 	}
-	return &fitted, ""
+	return pgtype.Text{String: fitted, Valid: true}, ""
 }
 
 // value is the event's field and what a person calls it.

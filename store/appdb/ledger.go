@@ -34,6 +34,8 @@ type Ledger struct {
 	where    string      // a condition, never empty
 	state    string      // an expression that gives a State
 	askSQL   string
+
+	clustered clustering
 }
 
 // A mode is the boolean column of the provider's mode.
@@ -67,7 +69,7 @@ func Open(ctx context.Context, db DB, o Options, log *slog.Logger) (*Ledger, err
 		return nil, errors.Join(errs...)
 	}
 	l.askSQL = l.buildAsk()
-	if err := errors.Join(l.checkEpoch(ctx), l.checkAsk(ctx)); err != nil {
+	if err := errors.Join(l.checkEpoch(ctx), l.checkAsk(ctx), l.cluster(ctx)); err != nil {
 		return nil, opening(o, err)
 	}
 	l.warn(ctx, o, log)

@@ -30,19 +30,19 @@ const (
 	endTimeout = 5 * time.Second
 )
 
-// ask runs do, a statement or two, in a read-only transaction within
-// clientTimeout.
-func ask(ctx context.Context, db DB, do func(context.Context, pgx.Tx) error) error {
-	return bounded(ctx, func(ctx context.Context) error { return read(ctx, db, do) })
+// ask runs do, a statement or a few, in a read-only transaction within
+// clientTimeout. Settings, such as "jit = off", hold for it alone.
+func ask(ctx context.Context, db DB, do func(context.Context, pgx.Tx) error, settings ...string) error {
+	return bounded(ctx, func(ctx context.Context) error { return read(ctx, db, do, settings...) })
 }
 
-// read runs do in a read-only transaction, whose time-outs hold for it alone and
-// so survive a transaction pooler. What do has read counts only if read returns
-// nil.
-func read(ctx context.Context, db DB, do func(context.Context, pgx.Tx) error) error {
+// read runs do in a read-only transaction, whose time-outs and settings hold for
+// it alone and so survive a transaction pooler. What do has read counts only if
+// read returns nil.
+func read(ctx context.Context, db DB, do func(context.Context, pgx.Tx) error, settings ...string) error {
 	var tx pgx.Tx
 	err := bounded(ctx, func(ctx context.Context) (err error) {
-		tx, err = db.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginSQL(ctx)})
+		tx, err = db.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginSQL(ctx, settings)})
 		return err
 	})
 	if err != nil {
@@ -59,9 +59,13 @@ func read(ctx context.Context, db DB, do func(context.Context, pgx.Tx) error) er
 
 // beginSQL is one round trip: it has no parameters, so pgx sends it as a simple
 // query in every mode.
-func beginSQL(ctx context.Context) string {
-	return fmt.Sprintf("BEGIN READ ONLY; SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d",
+func beginSQL(ctx context.Context, settings []string) string {
+	sql := fmt.Sprintf("BEGIN READ ONLY; SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d",
 		serverTimeout(ctx).Milliseconds(), idleTimeout.Milliseconds())
+	for _, s := range settings {
+		sql += "; SET LOCAL " + s
+	}
+	return sql
 }
 
 // serverTimeout is statementTimeout, or less if ctx ends soon, so that the server
