@@ -106,6 +106,9 @@ func (s *Server) findBinaries(ctx context.Context, version string) (binaries, er
 	var other *VersionError
 	for _, dir := range s.candidates() {
 		bin, err := inspect(ctx, dir)
+		if ctx.Err() != nil {
+			return binaries{}, context.Cause(ctx)
+		}
 		if err != nil || bin.major < oldest {
 			continue
 		}
