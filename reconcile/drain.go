@@ -39,7 +39,8 @@ func (r *run) drain(ctx context.Context) error {
 	}
 	feed, _ := r.source.Provider.(providers.EventFeed)
 	stats, err := replay.Drain(working, r.store, lease, replay.Source{
-		Name: r.source.Name, Streams: r.streams, Endpoints: endpoints, Feed: feed, Witnessed: witnessed, Deliverer: deliverer,
+		Name: r.source.Name, Streams: r.streams, Endpoints: endpoints, Feed: feed, Listing: r.source.Listing,
+		Witnessed: witnessed, Deliverer: deliverer,
 		Ledger: r.source.recheck(), Targets: r.source.Targets, Sender: r.source.Sender,
 		StuckAfter: r.source.StuckAfter, Keeps: r.source.Keeps,
 		Now: r.now, Skewed: r.skewed, Log: r.log,

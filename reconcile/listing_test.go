@@ -48,6 +48,31 @@ func TestOneLostEventAmongHealthyNeighboursIsFoundByItsID(t *testing.T) {
 	w.wantPosts("evt_13")
 }
 
+// The run before listed it: it looked as far as the watermark.
+func TestAnEventHandledJustAfterTheWindowBeginsIsNotLookedUp(t *testing.T) {
+	w := newWorld(t)
+	w.run(reconcile.Options{})
+	from := w.watermark().Add(-time.Hour) // less the overlap
+	w.handled("evt_before", "invoice.paid", from.Add(-30*time.Second))
+	w.exec(`UPDATE public.processed_events SET handled_at = $1`, from.Add(30*time.Second))
+	w.handled("evt_after", "invoice.paid", from.Add(2*time.Hour))
+
+	w.now = w.now.Add(24 * time.Hour)
+	r := w.run(reconcile.Options{})
+	wantOutcome(t, r, store.InSync)
+	if s := r.Streams[0]; s.UnlistedRows != 0 || s.LookedUp != 0 {
+		t.Errorf("got %d unlisted rows, %d looked up; want none", s.UnlistedRows, s.LookedUp)
+	}
+}
+
+func TestWhatOnlyTheLedgerHasIsReportedAlsoWhenNothingIsListed(t *testing.T) {
+	w := newWorld(t)
+	w.run(reconcile.Options{})
+	w.now = w.now.Add(6 * time.Hour)
+	w.exec(`INSERT INTO public.processed_events (event_id, event_type, handled_at) VALUES ('evt_x', 'invoice.paid', $1)`, w.now.Add(-3*time.Hour))
+	wantKeys(t, w.run(reconcile.Options{}), store.UnknownEvent, "evt_x")
+}
+
 // busySecond makes a cursor unable to drain a second, unless the window is that
 // second alone.
 func busySecond(w *world) {

@@ -20,11 +20,10 @@ type rules struct {
 	now        time.Time
 }
 
-// judgement is where one listed event belongs.
+// judgement is where one expected event belongs.
 type judgement struct {
-	class  store.Class
-	ignore reason      // with store.Ignored
-	drift  store.Drift // with store.Missing, Stuck, Late and Unreadable
+	class store.Class
+	drift store.Drift // with any class but store.Done
 }
 
 // ignored reports whether an event needs no look at the ledger, and why.

@@ -21,8 +21,7 @@ type plan struct {
 	gap     *providers.Window // what can never be compared
 	include []string          // to be remembered once the window is listed; nil if nothing is new
 	window  providers.Window  // to be listed; empty if there is nothing to judge
-	parts   []providers.Window
-	moves   bool // the watermark, once the parts are compared
+	moves   bool              // the watermark, with each part that is compared
 }
 
 // planning is what a plan is made from.
@@ -36,10 +35,6 @@ type planning struct {
 	now          time.Time        // by the provider's clock
 	host         time.Time        // by ours; zero is now
 }
-
-// partLength is how long a sub-window is: each moves the watermark by itself,
-// so that a backlog that no run can finish still shrinks.
-const partLength = 24 * time.Hour
 
 // planStream says which window is listed, and what has become unknowable. It
 // does no I/O and reads no clock.
@@ -89,7 +84,6 @@ func planStream(p planning) (plan, error) {
 	if out.window.Empty() && p.hand {
 		return plan{}, p.emptyByHand()
 	}
-	out.parts = cut(out.window)
 	return out, nil
 }
 
@@ -189,15 +183,6 @@ func parted(patterns []string) (included, excluded []string) {
 		}
 	}
 	return included, excluded
-}
-
-// cut gives the sub-windows of w, oldest first.
-func cut(w providers.Window) []providers.Window {
-	var parts []providers.Window
-	for from := w.From; from.Before(w.To); from = from.Add(partLength) {
-		parts = append(parts, providers.Window{From: from, To: earlier(from.Add(partLength), w.To)})
-	}
-	return parts
 }
 
 func later(a, b time.Time) time.Time {

@@ -74,23 +74,6 @@ func TestWindowsAreHalfOpenAndBeginBehindTheWatermark(t *testing.T) {
 	}
 }
 
-func TestSubWindowsCoverTheWindowOldestFirst(t *testing.T) {
-	for _, length := range []time.Duration{0, time.Second, day, day + time.Second, 10*day - time.Minute} {
-		w := providers.Window{From: planned, To: planned.Add(length)}
-		parts := cut(w)
-		end := w.From
-		for _, p := range parts {
-			if !p.From.Equal(end) || p.Empty() || p.Length() > partLength {
-				t.Errorf("window of %s: sub-window %s to %s after %s", length, p.From, p.To, end)
-			}
-			end = p.To
-		}
-		if !end.Equal(w.To) {
-			t.Errorf("window of %s: covered to %s, want %s", length, end, w.To)
-		}
-	}
-}
-
 func TestWhatIsAskedForByHandAndMakesNoSenseIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		name   string

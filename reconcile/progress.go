@@ -20,19 +20,17 @@ type Progress struct {
 	Step    string // StepList or StepReplay
 	Stream  string
 	Window  providers.Window // to be listed in all
-	Part    providers.Window // being listed now
-	Oldest  time.Time        // how far back the listing of Part is
+	Covered time.Duration    // how much of it is listed
 	Pages   int              // in this run
 	Events  int
 	Missing int
 	Replay  replay.Stats
 }
 
-func (c *comparison) tell(part providers.Window, seen listing.Progress) {
+func (c *comparison) tell(seen listing.Progress) {
 	c.run.options.Progress(Progress{
-		Source: c.run.source.Name, Step: StepList, Stream: c.stream.Name, Window: c.report.Window.window(), Part: part,
-		Oldest: seen.Oldest, Pages: c.run.pages, Events: c.report.Listed + len(c.waiting.Events),
-		Missing: c.report.Missing + c.report.Stuck,
+		Source: c.run.source.Name, Step: StepList, Stream: c.stream.Name, Window: c.report.Window.window(), Covered: seen.Covered,
+		Pages: c.run.pages + seen.Pages, Events: seen.Events, Missing: c.report.Missing + c.report.Stuck,
 	})
 }
 

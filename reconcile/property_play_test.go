@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -241,7 +242,8 @@ func (p *play) run(n night) (*reconcile.Report, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	out := &outside{killAt: n.kill, how: n.how, stop: cancel}
-	p.provider.asked, p.provider.fault, p.provider.blind = 0, n.provider, n.endpoints
+	p.provider.asked.Store(0)
+	p.provider.fault, p.provider.blind = n.provider, n.endpoints
 	p.app.asked, p.app.fault = 0, n.ledger
 	if n.how == stalls {
 		out.stop = func() {
@@ -299,7 +301,7 @@ func (p *play) exec(sql string) {
 type guarded struct {
 	*scripted
 	*outside
-	asked int
+	asked atomic.Int64 // pages
 	fault fault
 	blind bool // the endpoints cannot be read
 }
@@ -327,11 +329,11 @@ func (g *guarded) Event(ctx context.Context, s providers.Stream, key string) (e 
 
 func (g *guarded) Events(ctx context.Context, s providers.Stream, w providers.Window, c providers.Cursor) (page providers.Page[providers.Event], err error) {
 	err = g.call(func() (err error) {
-		g.asked++
-		begun, now := g.fault.at > 0 && g.asked >= g.fault.at, g.fault.at > 0 && g.asked == g.fault.at
+		asked := int(g.asked.Add(1))
+		begun, now := g.fault.at > 0 && asked >= g.fault.at, g.fault.at > 0 && asked == g.fault.at
 		switch {
 		case now && g.fault.kind == fails, begun && g.fault.kind == failsOn:
-			return fmt.Errorf("the provider does not answer request %d", g.asked)
+			return fmt.Errorf("the provider does not answer request %d", asked)
 		case now && g.fault.kind == contradict:
 			page.Next = "lost"
 			return nil

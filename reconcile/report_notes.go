@@ -54,10 +54,6 @@ func (sr *StreamReport) saw(p listing.Progress) {
 	sr.OutsideWindow += p.Outside
 }
 
-func (sr *StreamReport) ignore(eventType string, why reason) {
-	sr.ignored[IgnoredReport{Type: eventType, Why: string(why)}]++
-}
-
 // endpoints shows a set of endpoints under the first stream that it belongs to.
 func (r *Report) endpoints(stream string, seen []providers.Endpoint, targets []replay.Target) {
 	for _, ep := range seen {

@@ -228,15 +228,15 @@ func TestReportOfADryRun(t *testing.T) {
 
 func TestReportOfAListingThatWasCutShort(t *testing.T) {
 	w := newWorld(t)
-	w.provider.pageSize = 5
-	for i := range 60 {
-		e := w.provider.emit(fmt.Sprintf("evt_%02d", i), "invoice.paid", ago(i+1))
-		if i%10 != 3 {
+	w.provider.pageSize, w.source.Listing.Concurrency = 1, 1
+	for i := range 400 {
+		e := w.provider.emit(fmt.Sprintf("evt_%03d", i), "invoice.paid", epoch.Add(-time.Hour-time.Duration(i)*10*time.Minute))
+		if i%50 != 43 {
 			w.app.handle(e.Event, "done", e.Created)
 		}
 	}
 	w.provider.fault = func(r request) error {
-		if r.window.Contains(ago(3)) && r.cursor != "" {
+		if r.cursor == "evt_310" {
 			return errors.New("the provider answered 502 six times")
 		}
 		return nil

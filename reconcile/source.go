@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nightaudit/nightaudit/providers"
+	"github.com/nightaudit/nightaudit/reconcile/listing"
 	"github.com/nightaudit/nightaudit/reconcile/replay"
 	"github.com/nightaudit/nightaudit/store/appdb"
 )
@@ -39,6 +40,7 @@ type Source struct {
 	Sender  replay.Sender
 	Events  Filter
 	Window  WindowOptions
+	Listing listing.Options
 	Gate    GateOptions
 	Replay  replay.Options
 	Repair  bool // replays are let through the gate by every run: mode "auto"

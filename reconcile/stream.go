@@ -53,10 +53,10 @@ func (r *run) compare(ctx context.Context, s providers.Stream, sr *StreamReport)
 		return err
 	}
 	c := newComparison(r, s, sr, x, p)
-	if err := c.parts(ctx, p.parts); err != nil {
+	if err := c.list(ctx, p.window); err != nil {
 		return err
 	}
-	if !c.memory.spilled {
+	if c.memory != nil && !c.memory.spilled {
 		r.memories = append(r.memories, c.memory)
 	}
 	if err := r.reread(ctx, s, c.rules); err != nil {

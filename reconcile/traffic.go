@@ -37,7 +37,7 @@ func (c *comparison) empty(ctx context.Context) error {
 	}
 	switch {
 	case usual < likelySome || acknowledged:
-		return c.commitDeferred(ctx)
+		return c.commit(ctx)
 	case usual < surelySome:
 		return nil
 	}

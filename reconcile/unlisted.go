@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/nightaudit/nightaudit/providers"
-	"github.com/nightaudit/nightaudit/reconcile/listing"
 	"github.com/nightaudit/nightaudit/store"
 	"github.com/nightaudit/nightaudit/store/appdb"
 )
@@ -21,29 +20,28 @@ const (
 	inBulk = 20
 )
 
-// unknown notes what the ledger recorded in the sub-window and the provider did
-// not list; it is looked up when all is listed. An event can be handled long
-// after it happened, so the sub-window before counts too.
-func (c *comparison) unknown(ctx context.Context, part providers.Window, seen *listing.Seen) error {
-	c.known = [2]*listing.Seen{seen, c.known[0]}
-	if _, reads := c.run.source.Provider.(providers.EventReader); !reads {
+// unknown notes what the ledger recorded in the sub-windows closed so far and the
+// provider did not list; it is looked up when all is listed.
+func (c *comparison) unknown(ctx context.Context) error {
+	if c.ledger == nil {
 		return nil
 	}
-	err := c.run.source.Ledger.Recorded(ctx, part, func(rec appdb.Recorded) error {
+	due := c.ledger.due()
+	err := c.run.source.Ledger.Recorded(ctx, due, func(rec appdb.Recorded) error {
 		key := cmp.Or(rec.Key, rec.ID)
-		if key == "" || !c.ours(rec) || c.known[0].Has(key) || c.known[1].Has(key) {
+		if key == "" || !c.ours(rec) || c.ledger.listed(key, rec.HandledAt) {
 			return nil
 		}
 		c.report.UnlistedRows++
-		if len(c.unknowns) < maxLookups {
-			c.unknowns = append(c.unknowns, key)
+		if len(c.report.unknowns) < maxLookups {
+			c.report.unknowns = append(c.report.unknowns, key)
 		}
 		return nil
 	})
+	c.ledger.checked(due)
 	if errors.Is(err, appdb.ErrNotMapped) {
 		return nil
 	}
-	c.report.unknowns = c.unknowns
 	return err
 }
 

@@ -15,12 +15,14 @@ import (
 
 var errServer = errors.New("HTTP 500")
 
-// failPagesAfterTheFirst makes every listing break off at its second page.
-func failPagesAfterTheFirst(r request) error {
-	if r.cursor != "" {
-		return errServer
+// failAfter makes every page but the next n fail.
+func failAfter(n int) func(request) error {
+	return func(request) error {
+		if n--; n < 0 {
+			return errServer
+		}
+		return nil
 	}
-	return nil
 }
 
 func TestAnEventListableOnlyAfterItsSecondIsFoundOnceByTheNextRun(t *testing.T) {
@@ -52,7 +54,7 @@ func TestWatermarkIsTheEndOfTheWindowAndNotTheLastEventListed(t *testing.T) {
 	}
 	w.now = at(1767225901)
 
-	w.provider.fault = failPagesAfterTheFirst
+	w.provider.fault = failAfter(1)
 	broken := w.run(reconcile.Options{})
 	wantOutcome(t, broken, store.Incomplete)
 	w.wantWatermark(at(1767225600))
@@ -70,7 +72,7 @@ func TestAListingThatFailsAtItsSecondPageSaysHowFarItCame(t *testing.T) {
 		w.handled(fmt.Sprintf("evt_%03d", i), "invoice.paid", epoch.Add(time.Duration(i)*time.Minute))
 	}
 	w.now = epoch.Add(3 * time.Hour)
-	w.provider.fault = failPagesAfterTheFirst
+	w.provider.fault = failAfter(1)
 
 	r := w.run(reconcile.Options{})
 	wantOutcome(t, r, store.Incomplete)
@@ -83,34 +85,38 @@ func TestAListingThatFailsAtItsSecondPageSaysHowFarItCame(t *testing.T) {
 func TestABacklogLargerThanARunShrinksWithEachRun(t *testing.T) {
 	w := newWorld(t)
 	w.window(0, 0, -1)
+	w.provider.pageSize, w.source.Listing.Concurrency = 2, 1
 	w.run(reconcile.Options{})
-	for day := range 10 {
-		w.handled(fmt.Sprintf("evt_%02d", day), "invoice.paid", epoch.Add(time.Duration(day)*24*time.Hour+time.Hour))
+	const events, budget = 800, 180 // a run is stopped after so many pages
+	for i := range events {
+		w.handled(fmt.Sprintf("evt_%03d", i), "invoice.paid", epoch.Add(time.Duration(i)*36*time.Minute))
 	}
-	w.now = epoch.Add(10 * 24 * time.Hour)
-	for run, days := range []int{3, 6, 9} {
-		began := w.watermark()
+	w.now = epoch.Add(events * 36 * time.Minute)
+	for run := 1; ; run++ {
+		began, asked := w.watermark(), len(w.provider.requests)
 		ctx, kill := context.WithCancel(t.Context())
-		w.provider.fault = func(r request) error {
-			if r.window.From.Before(began.Add(3 * 24 * time.Hour)) {
-				return nil
+		w.provider.fault = func(request) error {
+			if len(w.provider.requests)-asked > budget {
+				kill()
 			}
-			kill()
 			return ctx.Err()
 		}
 		r, err := w.try(ctx, reconcile.Options{})
+		kill()
 		if err != nil {
-			t.Fatalf("run %d: %v", run+1, err)
+			t.Fatalf("run %d: %v", run, err)
+		}
+		if from := earliest(w.provider.requests[asked:]); !from.Equal(began) {
+			t.Errorf("run %d lists from %s, want from where the one before was stopped, %s", run, from, began)
+		}
+		if r.Run.Outcome == store.InSync {
+			break
 		}
 		wantOutcome(t, r, store.Interrupted)
 		wantExit(t, r, reconcile.ExitInterrupted)
-		w.wantWatermark(epoch.Add(time.Duration(days) * 24 * time.Hour))
-	}
-	w.provider.fault = nil
-	last := len(w.provider.requests)
-	wantOutcome(t, w.run(reconcile.Options{}), store.InSync)
-	if from := earliest(w.provider.requests[last:]); !from.Equal(epoch.Add(9 * 24 * time.Hour)) {
-		t.Errorf("the last run lists from %s, want from where the one before was stopped", from)
+		if moved := w.watermark().Sub(began); moved < 24*time.Hour || run > 8 {
+			t.Fatalf("run %d, stopped after %d pages of %d: the watermark moved by %s, want more than a day", run, budget, events/2, moved)
+		}
 	}
 	w.wantWatermark(w.now)
 }

@@ -40,6 +40,17 @@ func (c *Counts) Add(class Class) {
 	}
 }
 
+// AddAll adds the events of o.
+func (c *Counts) AddAll(o Counts) {
+	c.Listed += o.Listed
+	c.Done += o.Done
+	c.Missing += o.Missing
+	c.Stuck += o.Stuck
+	c.Late += o.Late
+	c.Ignored += o.Ignored
+	c.Unreadable += o.Unreadable
+}
+
 // Balances reports whether each listed event is in exactly one class.
 func (c Counts) Balances() bool {
 	return c.Listed == c.Done+c.Missing+c.Stuck+c.Late+c.Ignored+c.Unreadable

@@ -124,17 +124,10 @@ func timeLeft(elapsed time.Duration, done, total int64) (time.Duration, bool) {
 	return max(left.Round(time.Second), time.Second), true
 }
 
-// total and done measure a listing by the seconds of its window: a newest-first
-// listing has come from the end of the part down to the oldest event seen.
+// total and done measure a listing by the seconds of its window.
 func total(r reconcile.Progress) int64 { return int64(r.Window.Length() / time.Second) }
 
-func done(r reconcile.Progress) int64 {
-	covered := r.Part.From.Sub(r.Window.From)
-	if !r.Oldest.IsZero() {
-		covered += r.Part.To.Sub(r.Oldest)
-	}
-	return int64(covered / time.Second)
-}
+func done(r reconcile.Progress) int64 { return int64(r.Covered / time.Second) }
 
 func (p *progress) finishBar() {
 	if p.bar != nil {

@@ -14,13 +14,13 @@ import (
 	"github.com/nightaudit/nightaudit/reconcile/replay"
 )
 
-// listing is a listing that has come down to 12 hours before the end of its
+// listed is a listing that has come down to 12 hours before the end of its
 // day.
-func listing(pages, events, missing int) reconcile.Progress {
+func listed(pages, events, missing int) reconcile.Progress {
 	end := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	day := providers.Window{From: end.AddDate(0, 0, -1), To: end}
-	return reconcile.Progress{Source: "shop", Step: "list", Stream: "events", Window: day, Part: day,
-		Oldest: end.Add(-12 * time.Hour), Pages: pages, Events: events, Missing: missing}
+	return reconcile.Progress{Source: "shop", Step: "list", Stream: "events", Window: day,
+		Covered: 12 * time.Hour, Pages: pages, Events: events, Missing: missing}
 }
 
 func TestPipedProgressIsALineNowAndThen(t *testing.T) {
@@ -28,14 +28,14 @@ func TestPipedProgressIsALineNowAndThen(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	p := &progress{edge: &edge{out: io.Discard, err: &out}, now: func() time.Time { return now }}
 	for range 25 {
-		p.tell(listing(1, 50, 2))
+		p.tell(listed(1, 50, 2))
 		now = now.Add(time.Second)
 	}
 	p.tell(reconcile.Progress{Source: "shop", Step: "replay", Replay: replay.Stats{Attempts: 1}})
 	now = now.Add(plainEvery)
 	p.tell(reconcile.Progress{Source: "shop", Step: "replay", Replay: replay.Stats{Attempts: 3, Repaired: 2, Failed: 1}})
 	p.stop()
-	p.tell(listing(9, 9, 9))
+	p.tell(listed(9, 9, 9))
 	want := "shop: listing events: 1 page, 50 events, 2 missing, 5 events/s, about 10s left\n" +
 		"shop: listing events: 1 page, 50 events, 2 missing, 2 events/s, about 20s left\n" +
 		"shop: replaying: 3 attempts, 2 repaired, 1 failed, 0 rejected\n"
@@ -47,8 +47,8 @@ func TestPipedProgressIsALineNowAndThen(t *testing.T) {
 func TestShortWorkSaysNothingWhenPiped(t *testing.T) {
 	var out bytes.Buffer
 	p := &progress{edge: &edge{out: io.Discard, err: &out}, now: time.Now}
-	p.tell(listing(1, 50, 0))
-	p.tell(listing(2, 100, 0))
+	p.tell(listed(1, 50, 0))
+	p.tell(listed(2, 100, 0))
 	p.stop()
 	if out.Len() > 0 {
 		t.Errorf("a listing that took no time: got %q, want nothing", &out)
@@ -59,7 +59,7 @@ func TestOnATerminalALineMovesAndOtherTextsStayAboveIt(t *testing.T) {
 	out := &written{}
 	e := &edge{out: io.Discard, err: out}
 	p := &progress{edge: e, live: true, now: time.Now}
-	p.tell(listing(1, 50, 2))
+	p.tell(listed(1, 50, 2))
 	out.await(t, "shop listing ") // cut short, since this terminal has no width
 	fmt.Fprintln(e.stderr(), "a log line")
 	out.await(t, "a log line\n")

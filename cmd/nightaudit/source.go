@@ -13,6 +13,7 @@ import (
 	"github.com/nightaudit/nightaudit/providers"
 	"github.com/nightaudit/nightaudit/providers/all"
 	"github.com/nightaudit/nightaudit/reconcile"
+	"github.com/nightaudit/nightaudit/reconcile/listing"
 	"github.com/nightaudit/nightaudit/reconcile/replay"
 	"github.com/nightaudit/nightaudit/store/appdb"
 )
@@ -80,10 +81,11 @@ func (s *session) openSource(ctx context.Context, c config.Source) (reconcile.So
 	src := reconcile.Source{
 		Name: c.Name, Provider: provider, Redact: hide, Ledger: ledger,
 		StuckAfter: c.Ledger.StuckLimit(), Keeps: c.Ledger.Keeps, Targets: targets(c.Endpoints),
-		Events: reconcile.Filter{Include: c.Events.Include, Exclude: c.Events.Exclude},
-		Window: reconcile.WindowOptions{Settle: c.Window.Settle, Overlap: c.Window.Overlap, Initial: c.Window.Initial},
-		Gate:   reconcile.GateOptions{MaxReplays: c.Replay.MaxReplays, MaxMissingRatio: c.Replay.MaxMissingRatio},
-		Repair: c.Replay.Mode == config.ModeAuto, Requests: requests(transport),
+		Events:  reconcile.Filter{Include: c.Events.Include, Exclude: c.Events.Exclude},
+		Window:  reconcile.WindowOptions{Settle: c.Window.Settle, Overlap: c.Window.Overlap, Initial: c.Window.Initial},
+		Listing: listing.Options{Concurrency: c.Concurrency},
+		Gate:    reconcile.GateOptions{MaxReplays: c.Replay.MaxReplays, MaxMissingRatio: c.Replay.MaxMissingRatio},
+		Repair:  c.Replay.Mode == config.ModeAuto, Requests: requests(transport),
 		Replay: replay.Options{Rate: float64(c.Replay.Rate), Concurrency: c.Replay.Concurrency,
 			VerifyWithin: c.Replay.VerifyWithin, AnyVersion: c.Replay.VersionMismatch == config.VersionSend},
 	}

@@ -60,6 +60,7 @@ sources:
     credentials: { api_key: { file: testdata/secrets/stripe } }
     schedule: "@every 6h"
     rate: 600/m
+    concurrency: 3
     endpoints:
       - { url: "https://app.example.com/hooks?v=1", public_url: https://example.com/hooks, secrets: ["${STRIPE_WEBHOOK_SECRET}"], match: { account: acct_1 } }
     events: { include: [invoice.*], exclude: [invoice.upcoming] }
@@ -74,7 +75,7 @@ sources:
 	want := Source{
 		Name: "one", Provider: "stripe", BaseURL: "http://localhost:12111",
 		Credentials: map[string]providers.Secret{"api_key": "sk_live_na_FROM_FILE"},
-		Schedule:    "@every 6h", Rate: 10,
+		Schedule:    "@every 6h", Rate: 10, Concurrency: 3,
 		Endpoints: []Endpoint{{
 			URL: "https://app.example.com/hooks?v=1", PublicURL: "https://example.com/hooks",
 			Secrets: []providers.Secret{"whsec_nightaudit_test"}, Match: Match{Account: "acct_1"},

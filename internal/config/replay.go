@@ -52,12 +52,15 @@ func (r Replay) validate(d *decoder, path string) {
 	d.oneOf(path+".mode", r.Mode, ModeReport, ModeAuto)
 	d.oneOf(path+".via", r.Via, ViaPost)
 	d.oneOf(path+".version_mismatch", r.VersionMismatch, VersionHold, VersionSend)
-	d.inRange(path+".concurrency", r.Concurrency >= 1 && r.Concurrency <= maxConcurrency,
-		fmt.Sprintf("write a whole number from 1 to %d", maxConcurrency))
+	validateConcurrency(d, path+".concurrency", r.Concurrency)
 	d.inRange(path+".max_replays", r.MaxReplays >= 1, "write a whole number from 1 up; mode: report sends none")
 	d.inRange(path+".max_missing_ratio", r.MaxMissingRatio > 0 && r.MaxMissingRatio <= 1, "write a number above 0 and up to 1, like 0.5; 0.01 holds at more than one in a hundred")
 	d.inRange(path+".verify_within", r.VerifyWithin > 0, "write a duration above 0, like 5m")
 	d.inRange(path+".timeout", r.Timeout > 0 && r.Timeout <= maxTimeout, "write a duration above 0 and up to 5m, like 30s")
+}
+
+func validateConcurrency(d *decoder, path string, n int) {
+	d.inRange(path, n >= 1 && n <= maxConcurrency, fmt.Sprintf("write a whole number from 1 to %d", maxConcurrency))
 }
 
 // inRange reports a value outside its range.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nightaudit/nightaudit/providers"
+	"github.com/nightaudit/nightaudit/reconcile/listing"
 	"github.com/nightaudit/nightaudit/store/appdb"
 )
 
@@ -26,7 +27,8 @@ type Source struct {
 	Ledger      appdb.Options               `yaml:"ledger"`
 	Replay      Replay                      `yaml:"replay"`
 	Window      Window                      `yaml:"window"`
-	Rate        Rate                        `yaml:"rate"` // requests a second to the provider; 0 is the feed's own
+	Rate        Rate                        `yaml:"rate"`        // requests a second to the provider; 0 is the feed's own
+	Concurrency int                         `yaml:"concurrency"` // requests to the provider under way at once, from 1 up
 }
 
 // Events narrows which event types are expected. Patterns are those of
@@ -43,7 +45,10 @@ type Window struct {
 	Initial *time.Duration `yaml:"initial"` // how far back the first run begins
 }
 
-func (s *Source) setDefaults() { s.Replay.setDefaults() }
+func (s *Source) setDefaults() {
+	s.Concurrency = listing.DefaultConcurrency
+	s.Replay.setDefaults()
+}
 
 // ForAdapter is the source as an adapter opens it.
 func (s Source) ForAdapter(client *http.Client) providers.Settings {
@@ -67,6 +72,7 @@ func (s *Source) validate(d *decoder, path string, databases map[string]AppDatab
 	validateEndpoints(d, path+".endpoints", s.Endpoints)
 	s.Events.validate(d, path+".events")
 	validateLedger(d, path, s.Ledger, databases)
+	validateConcurrency(d, path+".concurrency", s.Concurrency)
 	s.Replay.validate(d, path+".replay")
 	s.Window.validate(d, path+".window")
 	s.validateKeeps(d, path)

@@ -78,7 +78,7 @@ func TestTheLedgersDatabaseCrashesDuringARunAndNothingIsReplayed(t *testing.T) {
 	w.oneDay(0.1)
 	p := w.blockedOn(server, w.ledger, "public.processed_events")
 	p.mustExit(reconcile.ExitIncomplete)
-	says(t, p, `"outcome": "incomplete"`, "asking the ledger")
+	says(t, p, `"outcome": "incomplete"`, "public.processed_events")
 	if got := w.door.sent.Load(); got != 0 {
 		t.Errorf("replays on the strength of a ledger that broke off: got %d, want none", got)
 	}

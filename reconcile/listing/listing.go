@@ -1,37 +1,74 @@
-// Package listing reads a window of a stream page by page: it owns the loop
-// over pages, drops what a page repeats, and does not believe a listing that
-// contradicts itself.
+// Package listing reads a window of a stream page by page: it owns the loop over
+// pages, lists parts of the window side by side where the feed lets it, drops
+// what pages repeat, and does not believe a listing that contradicts itself.
+//
+// The window is always covered by parts that meet and never overlap. Workers take
+// parts from the older end, so that a backlog shrinks from there; one that finds
+// nothing left to take splits the part that has most before it. An event belongs
+// to the part that its time lies in, whoever lists it. See schedule.go.
 package listing
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha256"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nightaudit/nightaudit/providers"
 )
 
-// A Page is what one page added: each event of the window once, in the order in
-// which the provider gave them.
+// DefaultConcurrency is how many pages are asked for at once unless told
+// otherwise: enough to use a rate of 10/s up to answers of 800 ms.
+const DefaultConcurrency = 8
+
+// Options say how a window is listed.
+type Options struct {
+	Concurrency int // pages asked for at once; 0 is DefaultConcurrency
+}
+
+// A Page is what one page added to a part: each event once, in the order in which
+// the provider gave them.
 type Page struct {
 	Events     []providers.Event
 	Unreadable []providers.Unreadable
+	Progress   Progress // of the whole window
 }
 
 // Progress counts what a walk has seen.
 type Progress struct {
 	Pages    int
-	Events   int       // distinct, in the window
-	Repeated int       // seen before in this window
-	Outside  int       // created outside of the window, not passed on
-	Oldest   time.Time // created of the oldest event seen; zero if none
+	Events   int           // distinct, in the window
+	Repeated int           // seen before in this window, or left to another part of it
+	Outside  int           // created outside of the window, not passed on
+	Covered  time.Duration // how much of the window is listed
 }
+
+// A Sink takes what is listed. Its methods are called one at a time, on the
+// goroutine of Walk; an error of theirs ends the walk.
+type Sink interface {
+	// Page takes what one page added to a part. Pages of several parts come in
+	// any order. An element that could not be decoded has no time: it comes with
+	// the part that is being listed when it is first met.
+	Page(ctx context.Context, p *Part, page Page) error
+	// Close takes the end of a part: its window is final, and all that lies in it
+	// was passed to Page. Parts close oldest first, and meet.
+	Close(ctx context.Context, p *Part) error
+}
+
+// Pages is a Sink for those who need not know of parts.
+type Pages func(Page) error
+
+// Page calls f.
+func (f Pages) Page(_ context.Context, _ *Part, page Page) error { return f(page) }
+
+// Close does nothing.
+func (f Pages) Close(context.Context, *Part) error { return nil }
 
 // An Incomplete error says that a listing did not come to its end.
 type Incomplete struct {
 	Stream string
-	Window providers.Window
+	Window providers.Window // what could not be listed whole
 	Seen   Progress
 	Err    error
 }
@@ -43,152 +80,76 @@ func (e *Incomplete) Error() string {
 
 func (e *Incomplete) Unwrap() error { return e.Err }
 
-// Walk lists window w of s and calls yield with each page. It returns what it
-// saw, never nil; an error, *Incomplete, means that the window was not fully
-// listed, and an error of yield is returned as it is.
-func Walk(ctx context.Context, feed providers.EventFeed, s providers.Stream, w providers.Window,
-	yield func(Page, Progress) error) (*Seen, error) {
-	walk := &walk{feed: feed, stream: s, window: w, seen: Seen{keys: make(map[identity]struct{})}, yield: yield}
-	err := walk.list(ctx, w)
-	if err == nil || walk.yieldErr != nil {
-		return &walk.seen, err
+// Walk lists window w of s into sink and returns what it saw. An error,
+// *Incomplete, means that the window was not fully listed: the parts before the
+// one that failed were still closed. An error of sink is returned as it is.
+func Walk(ctx context.Context, feed providers.EventFeed, s providers.Stream, w providers.Window, o Options, sink Sink) (Progress, error) {
+	if w.Empty() {
+		return Progress{}, nil
 	}
-	return &walk.seen, &Incomplete{Stream: s.Name, Window: w, Seen: walk.seen.Progress, Err: err}
-}
-
-// Seen is what a walk saw.
-type Seen struct {
-	Progress
-	keys map[identity]struct{}
-}
-
-// Has reports whether an event was listed. The nil Seen has none.
-func (s *Seen) Has(key string) bool {
-	if s == nil {
-		return false
-	}
-	_, listed := s.keys[identify(key)]
-	return listed
-}
-
-// An identity stands for a key: 16 bytes instead of the text, so that a window
-// of a million events costs little; two keys never share one in practice.
-type identity [16]byte
-
-func identify(key string) identity {
-	sum := sha256.Sum256([]byte(key))
-	return identity(sum[:16])
-}
-
-type walk struct {
-	feed     providers.EventFeed
-	stream   providers.Stream
-	window   providers.Window
-	seen     Seen
-	yield    func(Page, Progress) error
-	yieldErr error
-}
-
-// list lists one window. A page that promises more and is followed by nothing
-// is a contradiction: the cursor got lost in a busy second. That second is then
-// listed by itself, and what is older after it.
-func (k *walk) list(ctx context.Context, w providers.Window) error {
-	oldest, contradicted, err := k.pages(ctx, w)
-	if err != nil || !contradicted {
-		return err
-	}
-	second := oldest.Truncate(time.Second)
-	narrow := providers.Window{From: second, To: second.Add(time.Second)}
-	if oldest.IsZero() || k.stream.Feed.Filter != providers.FilterSecond ||
-		k.stream.Feed.Order != providers.NewestFirst || narrow == w {
-		return fmt.Errorf("the provider promised more events and then listed none; it will be tried again by the next run")
-	}
-	if err := k.list(ctx, narrow); err != nil {
-		return err
-	}
-	older := providers.Window{From: w.From, To: second}
-	if older.Empty() {
-		return nil
-	}
-	return k.list(ctx, older)
-}
-
-// pages follows the cursor through w. It gives the created time of the oldest
-// event and whether the listing contradicted itself.
-func (k *walk) pages(ctx context.Context, w providers.Window) (oldest time.Time, contradicted bool, err error) {
-	var cursor providers.Cursor
-	passed := make(map[providers.Cursor]bool) // a cursor that comes back leads nowhere
-	for {
-		page, err := k.feed.Events(ctx, k.stream, w, cursor)
-		if err != nil {
-			return oldest, false, err
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	k := newWalk(feed, s, w, cmp.Or(o.Concurrency, DefaultConcurrency))
+	news := make(chan news, k.workers) // pages come in while the sink is at work
+	go k.work(ctx, news)
+	var refused error
+	for n := range news {
+		if refused == nil {
+			refused = k.pass(ctx, n, sink)
 		}
-		for _, e := range page.Items {
-			if oldest.IsZero() || e.Created.Before(oldest) {
-				oldest = e.Created
+		if refused != nil {
+			stop() // and let the workers come to their end
+		}
+	}
+	progress, err := k.outcome(ctx)
+	if refused != nil {
+		err = refused
+	}
+	return progress, err
+}
+
+// news is what a worker has to tell: a page of a part, or that the part is
+// listed.
+type news struct {
+	part  *Part
+	page  Page
+	ended bool
+}
+
+// pass hands on what a worker tells, and closes the parts that are due.
+func (k *walk) pass(ctx context.Context, n news, sink Sink) error {
+	if !n.ended {
+		return sink.Page(ctx, n.part, n.page)
+	}
+	for _, p := range k.closed(n.part) {
+		if err := sink.Close(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// work has the parts listed and closes news when nobody works any more.
+func (k *walk) work(ctx context.Context, news chan<- news) {
+	defer close(news)
+	var workers sync.WaitGroup
+	for range k.workers {
+		workers.Go(func() {
+			for p := k.next(ctx); p != nil; p = k.next(ctx) {
+				k.list(ctx, p, news)
 			}
-		}
-		empty := len(page.Items)+len(page.Unreadable) == 0
-		if empty && (cursor != "" || page.Next != "") {
-			return oldest, true, nil
-		}
-		if err := k.pass(page); err != nil {
-			return oldest, false, err
-		}
-		if page.Next == "" {
-			return oldest, false, nil
-		}
-		if page.Next == cursor || passed[page.Next] {
-			return oldest, true, nil
-		}
-		passed[cursor], cursor = true, page.Next
+		})
 	}
+	workers.Wait()
 }
 
-// pass hands on what is new on a page and lies in the window.
-func (k *walk) pass(page providers.Page[providers.Event]) error {
-	var fresh Page
-	for _, e := range page.Items {
-		switch {
-		case !k.window.Contains(e.Created):
-			k.seen.Outside++
-		case k.isNew(e.Key):
-			fresh.Events = append(fresh.Events, e)
-			k.look(e.Created)
-		}
+// list lists a part.
+func (k *walk) list(ctx context.Context, p *Part, out chan<- news) {
+	err := k.read(ctx, p, func(p *Part, page Page) { out <- news{part: p, page: page} })
+	switch {
+	case err != nil:
+		k.fail(p, err)
+	case k.end(p):
+		out <- news{part: p, ended: true}
 	}
-	for _, u := range page.Unreadable {
-		if k.isNew(UnreadableKey(u)) {
-			fresh.Unreadable = append(fresh.Unreadable, u)
-		}
-	}
-	k.seen.Pages++
-	k.seen.Events += len(fresh.Events)
-	k.yieldErr = k.yield(fresh, k.seen.Progress)
-	return k.yieldErr
-}
-
-func (k *walk) isNew(key string) bool {
-	id := identify(key)
-	if _, again := k.seen.keys[id]; again {
-		k.seen.Repeated++
-		return false
-	}
-	k.seen.keys[id] = struct{}{}
-	return true
-}
-
-func (k *walk) look(created time.Time) {
-	if k.seen.Oldest.IsZero() || created.Before(k.seen.Oldest) {
-		k.seen.Oldest = created
-	}
-}
-
-// UnreadableKey is the key of an element that could not be decoded: the
-// provider's id where there is one, else a fingerprint of its bytes.
-func UnreadableKey(u providers.Unreadable) string {
-	if u.ID != "" {
-		return u.ID
-	}
-	return fmt.Sprintf("sha256:%x", sha256.Sum256(u.Bytes))
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nightaudit/nightaudit/providers"
+	"github.com/nightaudit/nightaudit/reconcile/listing"
 	"github.com/nightaudit/nightaudit/store/appdb"
 )
 
@@ -48,6 +49,7 @@ type Source struct {
 	Streams   map[string]providers.Stream
 	Endpoints map[string][]providers.Endpoint // as last seen, by stream
 	Feed      providers.EventFeed             // nil where there is none
+	Listing   listing.Options                 // how it is read
 	Witnessed map[string]time.Time            // by replay: up to when the feed was read for it just now
 	Deliverer providers.Deliverer
 	Ledger    Ledger

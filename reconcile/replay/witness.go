@@ -56,9 +56,10 @@ func (d *drain) lookAt(ctx context.Context, stream providers.Stream, replays []s
 			ids = append(ids, r.ID)
 		}
 	}
-	_, err := listing.Walk(ctx, d.source.Feed, stream, window, func(p listing.Page, _ listing.Progress) error {
+	take := listing.Pages(func(p listing.Page) error {
 		return d.lease.AddWitnesses(ctx, stream.Name, witnessesAmong(p.Events, lanes, d.source.Deliverer))
 	})
+	_, err := listing.Walk(ctx, d.source.Feed, stream, window, d.source.Listing, take)
 	if err != nil {
 		return err
 	}
