@@ -16,7 +16,7 @@ GOLANGCI         := $(BIN)/golangci-lint-$(GOLANGCI_VERSION)
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build bin/nightaudit
@@ -60,7 +60,13 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 	done
 
 .PHONY: bench
-bench: ## run the benchmarks that match BENCH (all)
+bench: ## measure what must hold, of what matches BENCH (all)
+	@mkdir -p $(BIN)
+	@$(GO) build -o $(BIN)/bench ./internal/bench
+	@$(BIN)/bench -run '$(BENCH)'
+
+.PHONY: microbench
+microbench: ## run the go benchmarks that match BENCH (all)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(TESTFLAGS) ./...
 
 .PHONY: golden

@@ -107,15 +107,21 @@ func snapshotVerb(eventType string) string {
 	return ""
 }
 
-// state is what a snapshot says of its object: that it is deleted, else its
-// status, else the event's verb. It is "" for other events.
+// state is the object of an event and what its state is after it.
 func (e appEvent) state() (subject, state string) {
 	s, status := e.object()
-	verb := snapshotVerb(e.Type)
+	return s.String(), stateAfter(e.Type, status)
+}
+
+// stateAfter is what a snapshot says of its object, which has a status or "": that
+// it is deleted, else the status, else the event's verb. It is "" for other
+// events.
+func stateAfter(eventType, status string) string {
+	verb := snapshotVerb(eventType)
 	if verb == "" || verb == "deleted" {
-		return s.String(), verb
+		return verb
 	}
-	return s.String(), cmp.Or(status, verb)
+	return cmp.Or(status, verb)
 }
 
 // Backfill records events as handled, in bulk and without any delivery, as
@@ -141,10 +147,15 @@ func (s *Stripe) Backfill(ctx context.Context, pool *pgxpool.Pool, events iter.S
 	return recorded, nil
 }
 
-// stateOf is the state that a snapshot event carries, "" for other events.
+// stateOf is the state that a snapshot event carries, "" for other events. Unless
+// the event was given as JSON, it is known without any: there may be millions.
 func (s *Stripe) stateOf(e Event) string {
 	if snapshotVerb(e.Type) == "" {
 		return ""
+	}
+	c := e.rec.content()
+	if c.raw == nil {
+		return stateAfter(e.Type, c.status())
 	}
 	var read appEvent
 	if json.Unmarshal(s.Body(e), &read) != nil {
@@ -152,6 +163,21 @@ func (s *Stripe) stateOf(e Event) string {
 	}
 	_, state := read.state()
 	return state
+}
+
+// status is the object's field of this name, "" if it has none.
+func (c madeContent) status() string {
+	for _, f := range c.set {
+		if f.name == "status" {
+			return text(f.raw)
+		}
+	}
+	for _, f := range templateOf(c.kind).fields {
+		if f.name == "status" {
+			return text(f.raw[compact])
+		}
+	}
+	return ""
 }
 
 const (
