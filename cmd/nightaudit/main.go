@@ -110,6 +110,6 @@ func newRoot(edge *edge) *cobra.Command {
 	root.PersistentFlags().StringVar(&g.logFormat, "log-format", "text", "of the log on stderr: text or json")
 	root.PersistentFlags().BoolVarP(&g.verbose, "verbose", "v", false, "log more")
 	root.AddCommand(newReconcile(g), newCheck(g), newMigrate(g), newRuns(g), newFindings(g), newReport(g),
-		newAlerts(g), newVersion(g))
+		newAlerts(g), newDemo(g), newVersion(g))
 	return root
 }
