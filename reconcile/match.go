@@ -97,7 +97,7 @@ func (x rules) cause(e providers.Event) (store.Cause, string) {
 	case e.PendingDeliveries == nil:
 		return store.CauseUnknown, "not in the ledger"
 	case *e.PendingDeliveries > 0:
-		return store.DeliveryFailed, fmt.Sprintf("not in the ledger; deliveries to %d endpoints are not acknowledged", *e.PendingDeliveries)
+		return store.DeliveryFailed, fmt.Sprintf("not in the ledger; deliveries to %s are not acknowledged", things(*e.PendingDeliveries, "endpoint"))
 	default:
 		return store.DeliveredNotRecorded, "not in the ledger, and no delivery of it is pending: acknowledged and then lost"
 	}

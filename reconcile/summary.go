@@ -194,7 +194,7 @@ func (r *Report) runLine(p *page) {
 	text := "could not begin"
 	if r.Run.ID != "" {
 		text = fmt.Sprintf("%s, %s, took %s, mode %s", r.Run.ID, p.at(r.Run.StartedAt),
-			length(r.Run.FinishedAt.Sub(r.Run.StartedAt)), r.Run.Mode)
+			took(r.Run.FinishedAt.Sub(r.Run.StartedAt)), r.Run.Mode)
 	}
 	if r.Run.DryRun {
 		text += ", dry run: nothing was stored or sent"
@@ -274,7 +274,7 @@ func (r *Report) done(p *page) {
 	}
 }
 
-// repaired says why the repaired ones had been missing, and names some: what
+// repaired says why the repaired ones needed it, and names some: what
 // happened once happens again.
 func (r *Report) repaired(p *page) {
 	causes := make(map[store.Cause]int)
@@ -295,7 +295,7 @@ func (r *Report) repaired(p *page) {
 	for _, cause := range slices.Sorted(maps.Keys(causes)) {
 		texts = append(texts, fmt.Sprintf("%d %s", causes[cause], strings.ReplaceAll(string(cause), "_", " ")))
 	}
-	p.say(plain, "      ", "had been missing: %s", strings.Join(texts, ", "))
+	p.say(plain, "      ", "why: %s", strings.Join(texts, ", "))
 	if len(some) < closedAs(r.Findings, store.Repaired) {
 		some = append(some, "...")
 	}

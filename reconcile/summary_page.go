@@ -138,6 +138,14 @@ func clean(text string) string {
 	}, text)
 }
 
+// took writes how long a run took, the shortest in milliseconds.
+func took(d time.Duration) string {
+	if 0 < d && d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return length(d)
+}
+
 // length writes a duration in days, hours and minutes, or in seconds if it is
 // shorter than a minute.
 func length(d time.Duration) string {
