@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // oldest is the first major version that nightaudit's schema works on.
@@ -32,21 +35,50 @@ func inspect(ctx context.Context, dir string) (binaries, error) {
 			return binaries{}, err
 		}
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(dir, "postgres"), "--version")
-	cmd.Env = serverEnv()
-	out, err := cmd.Output()
+	postgres := filepath.Join(dir, "postgres")
+	var out []byte
+	err := whileBusy(ctx, func() (err error) {
+		cmd := exec.CommandContext(ctx, postgres, "--version")
+		cmd.Env = serverEnv()
+		out, err = cmd.Output()
+		return err
+	})
 	if err != nil {
-		return binaries{}, fmt.Errorf("running %s --version: %w", cmd.Path, err)
+		return binaries{}, fmt.Errorf("running %s --version: %w", postgres, err)
 	}
 	match := versionPattern.FindSubmatch(out)
 	if match == nil {
-		return binaries{}, fmt.Errorf("%s --version printed %q, which names no version", cmd.Path, out)
+		return binaries{}, fmt.Errorf("%s --version printed %q, which names no version", postgres, out)
 	}
 	major, err := strconv.Atoi(string(match[1]))
 	if err != nil {
-		return binaries{}, fmt.Errorf("%s --version printed %q: %w", cmd.Path, out, err)
+		return binaries{}, fmt.Errorf("%s --version printed %q: %w", postgres, out, err)
 	}
 	return binaries{dir: dir, major: major}, nil
+}
+
+// whileBusy tries so often, and waits so long between two tries: 10 s in all.
+const (
+	busyTries = 1000
+	busyWait  = 10 * time.Millisecond
+)
+
+// whileBusy runs start again as long as the program that it starts is open for
+// writing. A program that this process has just fetched can be: a child that was
+// forked in the meantime holds every open file until it runs its own program
+// (golang.org/issue/22315).
+func whileBusy(ctx context.Context, start func() error) (err error) {
+	for range busyTries {
+		if err = start(); !errors.Is(err, syscall.ETXTBSY) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(busyWait):
+		}
+	}
+	return err
 }
 
 // places are where packages put the server's programs. Debian; Red Hat's PGDG;

@@ -139,9 +139,7 @@ func testBinary(t *testing.T) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(stateDir(t), "helper")
-	if err := os.WriteFile(path, text, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, path, string(text))
 	if err := os.Chmod(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -263,8 +261,12 @@ func unrelatedProcess(t *testing.T, data string) int {
 	return cmd.Process.Pid
 }
 
+// writeFile writes a file that may be a program to be run: no other test's child is
+// forked meanwhile, which would hold it open for writing.
 func writeFile(t *testing.T, path, text string) {
 	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
