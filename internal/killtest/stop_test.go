@@ -26,11 +26,26 @@ import (
 	"github.com/nightaudit/nightaudit/store/appdb"
 )
 
-// oneDay is a history of 1200 events within one sub-window, of which a share is
-// missing: its listing has 12 pages, which are compared in three batches.
+// oneDay is a history of 1200 events, of which a share is missing. Its listing has
+// 12 pages.
 func (w *world) oneDay(missing float64) {
 	w.from = time.Now().Add(-20 * time.Hour)
 	w.history(1200, 1, missing)
+}
+
+// heldInTheSecondBatch starts a run over 4000 events, of which a share is missing,
+// and holds its listing once the first of two batches is stored.
+func (w *world) heldInTheSecondBatch(missing float64) (held *process, release func()) {
+	w.t.Helper()
+	w.from = time.Now().Add(-20 * time.Hour)
+	w.history(4000, 1, missing)
+	reached, release := w.holdPage(32)
+	held = w.reconcile("--repair")
+	await(w.t, held, "page 32", reached)
+	eventually(w.t, "a batch is stored", func() bool {
+		return one[int](w.t, w.own, `SELECT count(*) FROM nightaudit.replays WHERE state = 'planned'`) > 100
+	})
+	return held, release
 }
 
 // holdPage holds the page of events that is n pages away until release is called;
@@ -55,6 +70,25 @@ func (w *world) holdPage(n int) (reached chan struct{}, release func()) {
 	}
 	w.t.Cleanup(release)
 	return reached, release
+}
+
+// stopAtRest stops a process while it has no transaction open: one would keep the
+// row of its lease locked, which expireLeases changes.
+func (w *world) stopAtRest(p *process) {
+	w.t.Helper()
+	eventually(w.t, "the process is stopped with no transaction open", func() bool {
+		p.signal(syscall.SIGSTOP)
+		eventually(w.t, "Postgres has done what the process asked for", func() bool {
+			return one[bool](w.t, w.own, `SELECT bool_and(state <> 'active' OR wait_event = 'ClientRead') FROM pg_stat_activity
+				WHERE application_name = 'nightaudit' AND datname = current_database()`)
+		})
+		if one[bool](w.t, w.own, `SELECT bool_and(xact_start IS NULL) FROM pg_stat_activity
+			WHERE application_name = 'nightaudit' AND datname = current_database()`) {
+			return true
+		}
+		p.signal(syscall.SIGCONT)
+		return false
+	})
 }
 
 // await waits for a channel to be closed while p runs.
@@ -109,14 +143,8 @@ func lost(t testing.TB, p *process) {
 func TestStoppedWhileListingPastItsLeaseARunWritesNothingMore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, databases{})
-	w.oneDay(0.1)
-	reached, release := w.holdPage(11)
-	stopped := w.reconcile("--repair")
-	await(t, stopped, "page 11", reached)
-	stopped.signal(syscall.SIGSTOP)
-	if n := one[int](t, w.own, `SELECT count(*) FROM nightaudit.findings`); n == 0 {
-		t.Fatal("findings of the stopped run: got none, want those of its first batch")
-	}
+	stopped, release := w.heldInTheSecondBatch(0.1)
+	w.stopAtRest(stopped)
 	w.reconcile().mustExit(reconcile.ExitSkipped)
 
 	expireLeases(t, w.own)
@@ -288,14 +316,7 @@ func slowSource(ctx context.Context, c config.Source, app *pgxpool.Pool) (reconc
 func TestKilledWithinASubWindowTheShareThatIsMissingStaysTheSame(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, databases{maxMissing: 0.5})
-	w.from = time.Now().Add(-20 * time.Hour)
-	w.history(4000, 1, 0.4) // two batches
-	reached, release := w.holdPage(32)
-	p := w.reconcile("--repair")
-	await(t, p, "page 32", reached)
-	eventually(t, "a batch is stored", func() bool {
-		return one[int](t, w.own, `SELECT count(*) FROM nightaudit.replays WHERE state = 'planned'`) > 300
-	})
+	p, release := w.heldInTheSecondBatch(0.4)
 	if !p.killAfter(0) {
 		t.Fatalf("the run ended before it was killed; it said:\n%s", p.out.String())
 	}

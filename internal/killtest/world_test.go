@@ -1,11 +1,13 @@
 package killtest
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -178,7 +180,7 @@ func (w *world) end(at time.Time) {
 type door struct {
 	to     http.Handler
 	ledger *pgxpool.Pool
-	open   atomic.Int64 // requests that are being handled
+	open   atomic.Int64 // requests that are being handled: not one that a stopped process has sent half of
 	sent   atomic.Int64 // replays that arrived
 
 	mu       sync.Mutex
@@ -187,12 +189,17 @@ type door struct {
 }
 
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	d.open.Add(1)
-	defer d.open.Add(-1)
 	if id := r.Header.Get("Nightaudit-Event-Id"); id != "" {
 		d.sent.Add(1)
 		d.look(r.Context(), id)
 	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // its sender is dead
+	}
+	d.open.Add(1)
+	defer d.open.Add(-1)
+	r.Body = io.NopCloser(bytes.NewReader(body))
 	d.to.ServeHTTP(w, r)
 }
 
