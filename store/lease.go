@@ -35,64 +35,6 @@ type Lease struct {
 // ErrLeaseLost says that another process has taken over; the holder stops.
 var ErrLeaseLost = errors.New("the lease was lost to another process; this one stops and writes nothing more")
 
-// A HeldError says that another process holds the lease.
-type HeldError struct {
-	Source  string
-	Role    Role
-	RunID   string
-	Holder  string
-	Expires time.Time
-}
-
-func (e *HeldError) Error() string {
-	return fmt.Sprintf("source %s: already running (run %s on %s)", e.Source, e.RunID, e.Holder)
-}
-
-// acquireSQL takes a lease that is free or expired, by the database's clock.
-const acquireSQL = `
-INSERT INTO nightaudit.leases AS l (source, role, epoch, holder, run_id, acquired_at, expires_at)
-VALUES (@source, @role, 1, @holder, @run_id, clock_timestamp(), clock_timestamp() + make_interval(secs => @ttl))
-ON CONFLICT (source, role) DO UPDATE
-SET epoch = l.epoch + 1,
-    holder = excluded.holder,
-    run_id = excluded.run_id,
-    acquired_at = clock_timestamp(),
-    expires_at = clock_timestamp() + make_interval(secs => @ttl)
-WHERE l.expires_at <= clock_timestamp()
-RETURNING epoch`
-
-const holderSQL = `
-SELECT run_id, holder, expires_at
-FROM nightaudit.leases
-WHERE source = @source AND role = @role`
-
-// Acquire takes the lease of role on source for runID, or returns a *HeldError
-// at once. holder names the process for a person: host and process id.
-func (s *Store) Acquire(ctx context.Context, source string, role Role, holder, runID string) (*Lease, error) {
-	l := &Lease{store: s, source: source, role: role, runID: runID}
-	l.mark(time.Now())
-	err := s.db.QueryRow(ctx, s.sql(acquireSQL), pgx.NamedArgs{
-		"source": source, "role": string(role), "holder": holder, "run_id": runID, "ttl": s.leaseTTL.Seconds(),
-	}).Scan(&l.epoch)
-	if isNoRows(err) {
-		return nil, s.held(ctx, source, role)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("taking the %s lease of source %s: %w", role, source, err)
-	}
-	return l, nil
-}
-
-func (s *Store) held(ctx context.Context, source string, role Role) error {
-	held := &HeldError{Source: source, Role: role}
-	err := s.db.QueryRow(ctx, s.sql(holderSQL), pgx.NamedArgs{"source": source, "role": string(role)}).
-		Scan(&held.RunID, &held.Holder, &held.Expires)
-	if err != nil {
-		return fmt.Errorf("asking who holds the %s lease of source %s: %w", role, source, err)
-	}
-	return held
-}
-
 // sendMargin is how much of a lease's life must be left for a request to leave:
 // of 60 s it is sent within 45 s of the last renewal.
 const sendMargin = 0.75
