@@ -8,27 +8,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/nightaudit/nightaudit/internal/simulator"
 	"github.com/nightaudit/nightaudit/reconcile"
 )
 
 // configText is nightaudit's config for a shop. The provider is asked as fast as
 // it answers.
-const configText = `
-database: { url: "${OWN_DATABASE}" }
-databases: { app: { url: "${APP_DATABASE}" } }
-sources:
-  - name: shop
-    provider: stripe
-    base_url: ${STRIPE}
-    credentials: { api_key: "${STRIPE_KEY}" }
-    endpoints: [ { url: "${APP}", secrets: ["${STRIPE_SECRET}"] } ]
-    ledger:
-      database: app
-      table: public.processed_events
-      key: { event_id: event.id }
-      type: event_type
-      handled_at: handled_at
-      done: "status = 'done'"
+const configText = simulator.Config + `
     rate: 10000/s
 `
 
@@ -147,7 +133,7 @@ func (s *shop) nightaudit(ctx context.Context, own ownDatabase, args ...string) 
 	if err != nil {
 		return nil, err
 	}
-	return finish(ctx, program, []string{"OWN_DATABASE=" + string(own), "APP_DATABASE=" + s.ledger,
+	return finish(ctx, program, []string{"OWN_DATABASE=" + string(own), "STATE_DIR=" + s.env.dir, "APP_DATABASE=" + s.ledger,
 		"STRIPE=" + s.StripeURL, "STRIPE_KEY=" + s.Key, "STRIPE_SECRET=" + s.Secret, "APP=" + s.AppURL},
 		append([]string{"-c", s.config}, args...)...)
 }

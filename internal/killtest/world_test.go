@@ -26,23 +26,8 @@ import (
 	"github.com/nightaudit/nightaudit/internal/simulator"
 )
 
-// configText is the config of every world; what differs comes from the environment.
-const configText = `
-database: { url: "${OWN_DATABASE}", state_dir: "${STATE_DIR}" }
-databases: { app: { url: "${APP_DATABASE}" } }
-sources:
-  - name: shop
-    provider: stripe
-    base_url: ${STRIPE}
-    credentials: { api_key: "${STRIPE_KEY}" }
-    endpoints: [ { url: "${APP}", secrets: ["${STRIPE_SECRET}"] } ]
-    ledger:
-      database: app
-      table: public.processed_events
-      key: { event_id: event.id }
-      type: event_type
-      handled_at: handled_at
-      done: "status = 'done'"
+// configText is the config of every world.
+const configText = simulator.Config + `
     replay: { rate: 1000/s, concurrency: 4, verify_within: 20s, max_missing_ratio: %g }
     window: { settle: 1s }
     rate: 1000/s
